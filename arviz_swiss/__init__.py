@@ -1,0 +1,75 @@
+"""Merge the posteriors of data batches into one: SwISS for ArviZ.
+
+Importing this package imports neither ArviZ nor PyMC nor matplotlib; what needs PyMC is imported at
+its first use.
+"""
+
+import importlib
+from typing import Any
+
+from arviz_swiss.certifying import certify
+from arviz_swiss.comparing import compare
+from arviz_swiss.flatten import flatten, unflatten
+from arviz_swiss.measuring import discrepancy
+from arviz_swiss.merging import merge
+from arviz_swiss.partition import partition
+from arviz_swiss.plots import plot_batches, plot_discrepancy, plot_maps, plot_shift
+from arviz_swiss.refining import refine
+from arviz_swiss.resampling import resample
+from arviz_swiss.tables import summary
+from arviz_swiss.trust import diagnose
+from arviz_swiss.undo import subposteriors
+from arviz_swiss.verdict import report
+from arviz_swiss.warnings import MergeWarning
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # divide
+    "BatchError",
+    "fractionate",
+    "inflate",
+    "partition",
+    "sample_batches",
+    # conquer
+    "merge",
+    "subposteriors",
+    # check
+    "diagnose",
+    "summary",
+    "report",
+    "compare",
+    "discrepancy",
+    # look
+    "plot_batches",
+    "plot_shift",
+    "plot_maps",
+    "plot_discrepancy",
+    # refine and certify
+    "refine",
+    "certify",
+    "resample",
+    # named variables and vectors
+    "flatten",
+    "unflatten",
+    # warnings
+    "MergeWarning",
+]
+
+_NEED_PYMC = ("BatchError", "fractionate", "inflate", "sample_batches")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEED_PYMC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module("arviz_swiss.pymc")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f'{name} needs PyMC, and {error.name} is not installed: pip install "arviz-swiss[pymc]"'
+        ) from error
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NEED_PYMC})

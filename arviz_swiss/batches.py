@@ -1,0 +1,354 @@
+"""The batches as the merge sees them: labelled, matched by variable name and coordinate label."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from arviz_swiss import containers
+from arviz_swiss.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.flatten import Layout, layout_of, sample_arrays
+from arviz_swiss.warnings import MergeWarning
+
+# The position of draws that are not a batch's: those of the prior.
+NO_BATCH = -1
+
+
+class Batch(NamedTuple):
+    """One sub-posterior: its label, what was read, and how its coordinates must be reordered."""
+
+    label: str
+    position: int
+    groups: Groups
+    group: str
+    indexers: dict[str, np.ndarray]
+
+    @property
+    def draws(self) -> xr.Dataset:
+        """The group that holds the draws."""
+        return self.groups[self.group]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes of the group that holds the draws."""
+        return self.draws.attrs
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of chains, and of draws a chain."""
+        return self.draws.sizes["chain"], self.draws.sizes["draw"]
+
+    def __str__(self) -> str:
+        if self.position < 0:
+            return self.label
+        return f'batch {self.position} ("{self.label}")'
+
+
+class Matched(NamedTuple):
+    """Batches whose shared variables agree, and the layout of those variables."""
+
+    batches: list[Batch]
+    layout: Layout
+    local: list[str]
+    deterministic: list[str]
+
+
+@contextlib.contextmanager
+def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
+    """Read every batch; give them and the kind of container to give back; close files after."""
+    labels, objects = _label(idatas)
+    with contextlib.ExitStack() as files:
+        yield _read_all(labels, objects, group, files)
+
+
+def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
+    batches, kinds = [], {}
+    for position, obj in enumerate(objects):
+        name = f"batch {position}" + (f' ("{labels[position]}")' if labels else "")
+        is_file = isinstance(obj, str | os.PathLike)
+        with containers.reading(name + (f", file {os.fspath(obj)}" if is_file else "")):
+            contents = containers.read(obj, group)
+        if is_file:
+            files.callback(containers.close, contents.groups)
+        if contents.kind:
+            kinds.setdefault(contents.kind, name)
+        containers.check_group(contents.groups, group, name)
+        batches.append(Batch("", position, contents.groups, group, {}))
+    if len(kinds) > 1:
+        found = ", ".join(f"{name} is {kind}" for kind, name in kinds.items())
+        raise TypeError(f"batches mix containers: {found}. Convert them all to one kind first.")
+    labels = labels or _labels_from_attrs(batches)
+    batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
+    return batches, next(iter(kinds), None) or containers.native_kind()
+
+
+def positions_kept(batches: Sequence[Batch], drop: Any) -> list[int]:
+    """Return the positions of the batches that are not dropped, by label or position."""
+    labels = [batch.label for batch in batches]
+    drop = [drop] if isinstance(drop, str | int) else list(drop if drop is not None else ())
+    dropped = set()
+    for one in drop:
+        is_position = isinstance(one, int | np.integer) and 0 <= one < len(batches)
+        if is_position and str(one) in labels and labels[one] != str(one):
+            raise ValueError(
+                f"drop names {one}, which is the label of {batches[labels.index(str(one))]} and "
+                f'the position of {batches[one]}. Name the label as text: drop=["{one}"].'
+            )
+        if isinstance(one, str) and one in labels:
+            dropped.add(labels.index(one))
+        elif is_position:
+            dropped.add(int(one))
+        else:
+            raise ValueError(
+                f"drop names {one!r}, but the batches are {_brief(labels)}, at positions 0 to "
+                f"{len(batches) - 1}."
+            )
+    if len(dropped) == len(batches):
+        raise ValueError(f"drop names all {len(batches)} batches: there is nothing left to merge.")
+    return [position for position in range(len(batches)) if position not in dropped]
+
+
+def _brief(labels: Sequence[str]) -> str:
+    named = ", ".join(f'"{label}"' for label in labels[:20])
+    return named + (f" and {len(labels) - 20} more" if len(labels) > 20 else "")
+
+
+def prior_batches(batches: Sequence[Batch], prior: Any) -> list[Batch]:
+    """Return the draws of the prior: the user's, else those in the batches' own `prior` groups."""
+    if prior is None:
+        return [batch._replace(group="prior") for batch in batches if "prior" in batch.groups]
+    with containers.reading("prior"):
+        groups = containers.read(prior, "prior").groups
+    containers.check_group(groups, "prior", "prior")
+    return [Batch("prior", NO_BATCH, groups, "prior", {})]
+
+
+def match_to(first: Batch, other: Batch, layout: Layout) -> Batch:
+    """Return `other` with its coordinates matched to those of `first`."""
+    for name in layout.names:
+        if name not in other.draws.data_vars:
+            raise ValueError(
+                f'{other}: group "{other.group}" has no variable {name}, which is merged.'
+            )
+        _check_variable(first, other, name)
+        if not _same_labels(first, other, name):
+            raise ValueError(
+                f'{other}, variable {name}: coordinates of group "{other.group}" differ from those '
+                f"of {first}."
+            )
+    return other._replace(indexers=_indexers(first, other, layout.names))
+
+
+def match(
+    batches: Sequence[Batch],
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    free: Sequence[str] | None = None,
+) -> Matched:
+    """Match variables by name and coordinates by label; the first batch gives the order.
+
+    Parameters
+    ----------
+    free : sequence of str, optional
+        The variables that are no deterministics; told by the attributes when absent.
+    """
+    first = batches[0]
+    names, deterministic = _parameters(first, var_names, filter_vars, free)
+    _check_variables(batches, names, exact=var_names is None and not deterministic)
+    said = _said_local(batches)
+    shared = [
+        name
+        for name in names
+        if name not in said and all(_same_labels(first, b, name) for b in batches[1:])
+    ]
+    local = [name for name in names if name not in shared]
+    if not shared:
+        raise ValueError(
+            f"no variable is shared by all batches: the coordinates of {', '.join(local)} differ "
+            "between batches. Give shared parameters the same dims and coords in every batch."
+        )
+    _check_unique(first, shared)
+    matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
+    return Matched(matched, layout_of(first.draws, shared), local, deterministic)
+
+
+def load_arrays(batch: Batch, layout: Layout) -> dict[str, np.ndarray]:
+    """Read the batch's draws of the layout's variables, coordinates in the layout's order."""
+    with containers.reading(str(batch)):
+        arrays = sample_arrays(batch.draws, layout, batch.indexers)
+    return dict(zip(layout.names, arrays, strict=True))
+
+
+def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = False) -> None:
+    """Name, in one warning, the variables that are neither merged nor kept in another way."""
+    reasons = []
+    if lost := [name for name in matched.local if name not in kept]:
+        reasons.append(f"{', '.join(lost)} (coordinates differ between batches: batch-local)")
+    if lost := [name for name in matched.deterministic if name not in kept]:
+        remedy = (
+            ", and in the model no function of the merged variables alone: recompute from the draws"
+            if has_model
+            else ": pass model=, or recompute from the merged draws"
+        )
+        reasons.append(f"{', '.join(lost)} (deterministic{remedy})")
+    if reasons:
+        warnings.warn(
+            f"left out of the merge: {'; '.join(reasons)}. To merge other variables, name them in "
+            "var_names.",
+            MergeWarning,
+            stacklevel=3,
+        )
+
+
+def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
+    if containers.is_container(idatas) or isinstance(idatas, str | bytes):
+        raise TypeError(
+            f"merge takes a list, or a mapping of label to batch; got one {type(idatas).__name__}. "
+            "Put the batches in a list: merge([idata_0, idata_1, ...])."
+        )
+    if isinstance(idatas, Mapping):
+        labels, objects = [str(key) for key in idatas], list(idatas.values())
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"batch labels must differ as text, got {labels}")
+    elif isinstance(idatas, Iterable):
+        labels, objects = None, list(idatas)
+    else:
+        raise TypeError(
+            f"merge takes a list, or a mapping of label to batch, got {type(idatas).__name__}"
+        )
+    if not objects:
+        raise ValueError("merge needs at least one batch, got none")
+    if labels and all(isinstance(obj, np.ndarray) for obj in objects):
+        raise TypeError(
+            "merge got one dict of arrays, which is one batch. Put the batches in a list."
+        )
+    return labels, objects
+
+
+def _labels_from_attrs(batches: Sequence[Batch]) -> list[str]:
+    """Return the labels that the sampling left in the attributes, else b0, b1, ..."""
+    labels = [batch.attrs.get("swiss_batch") for batch in batches]
+    if all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
+        return labels
+    return [f"b{position}" for position in range(len(batches))]
+
+
+def _said_local(batches: Sequence[Batch]) -> set[str]:
+    """Return the variables that the sampling found to belong to one batch alone."""
+    return {name for batch in batches for name in batch.attrs.get("swiss_local", "").split(",")}
+
+
+def _parameters(
+    batch: Batch, var_names, filter_vars, free: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return the variables to merge and, where something tells, the deterministic ones."""
+    names = containers.select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
+    sampled = free if free is not None else batch.attrs.get("sampled_variables")
+    if sampled is None or (
+        var_names is not None and free is None and not _only_excludes(var_names)
+    ):
+        return names, []
+    sampled = {sampled} if isinstance(sampled, str) else set(np.atleast_1d(sampled).tolist())
+    if free is not None and (missing := sampled - set(batch.draws.data_vars)):
+        raise ValueError(
+            f"{batch} has no variable {', '.join(sorted(missing))}, which the model has. Pass the "
+            "plain model that the batches were sampled with."
+        )
+    parameters = [name for name in names if name in sampled]
+    if not parameters:
+        return names, []
+    return parameters, [name for name in names if name not in sampled]
+
+
+def _only_excludes(var_names) -> bool:
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    return all(name.startswith("~") for name in names)
+
+
+def _check_unique(batch: Batch, names: Sequence[str]) -> None:
+    for name in names:
+        for dim in own_dims(batch, name):
+            index = _index(batch, dim)
+            if not index.is_unique:
+                twice = index[index.duplicated()][0]
+                raise ValueError(
+                    f"{batch}, variable {name}: the label {twice!r} of dimension {dim} occurs more "
+                    "than once, so elements cannot be matched by label. Give unique labels."
+                )
+
+
+def _check_variables(batches: Sequence[Batch], names: Sequence[str], exact: bool) -> None:
+    first = batches[0]
+    for batch in batches:
+        if exact and (extra := [name for name in batch.draws.data_vars if name not in names]):
+            raise ValueError(
+                f"{first} has no variable {', '.join(extra)}, which {batch} has. Every batch needs "
+                "the same variables; choose shared ones with var_names."
+            )
+        for name in names:
+            if name not in batch.draws.data_vars:
+                raise ValueError(
+                    f"{batch} has no variable {name}, which {first} has. Every batch needs the "
+                    "same variables; choose shared ones with var_names."
+                )
+            _check_variable(first, batch, name)
+
+
+def _check_variable(first: Batch, batch: Batch, name: str) -> None:
+    array, expected = batch.draws.variables[name], first.draws.variables[name]
+    if not set(SAMPLE_DIMS) <= set(array.dims):
+        raise ValueError(
+            f"{batch}, variable {name}: dimensions {array.dims}, expected (chain, draw, ...). "
+            f'Leave it out with var_names="~{name}".'
+        )
+    if array.dtype.kind != "f":
+        raise ValueError(
+            f"{batch}, variable {name}: dtype {array.dtype}. Only real-valued parameters can be "
+            f'merged; leave discrete ones out with var_names="~{name}", or convert it to float.'
+        )
+    if set(array.dims) != set(expected.dims):
+        raise ValueError(
+            f"{batch}, variable {name}: dimensions {array.dims}, but {expected.dims} in {first}. "
+            "Rename them to agree."
+        )
+
+
+def _index(batch: Batch, dim: str) -> pd.Index:
+    variables = batch.draws.variables
+    return variables[dim].to_index() if dim in variables else pd.RangeIndex(batch.draws.sizes[dim])
+
+
+def own_dims(batch: Batch, name: str) -> list[str]:
+    """Return the dimensions of a variable beside chain and draw."""
+    return [dim for dim in batch.draws.variables[name].dims if dim not in SAMPLE_DIMS]
+
+
+def _same_labels(first: Batch, batch: Batch, name: str) -> bool:
+    return all(
+        _order(_index(first, dim), _index(batch, dim)) is not None for dim in own_dims(first, name)
+    )
+
+
+def _order(expected: pd.Index, found: pd.Index) -> np.ndarray | None:
+    """Return the positions that bring `found` into the expected order, or None if they differ."""
+    if expected.equals(found):
+        return np.arange(len(found))
+    if len(expected) != len(found) or not (expected.is_unique and found.is_unique):
+        return None
+    order = found.get_indexer(expected)
+    return None if (order < 0).any() else order
+
+
+def _indexers(first: Batch, batch: Batch, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the orders of the dimensions that this batch has in another order than the first."""
+    indexers = {}
+    for dim in dict.fromkeys(dim for name in names for dim in own_dims(batch, name)):
+        expected, found = _index(first, dim), _index(batch, dim)
+        if not expected.equals(found):
+            indexers[dim] = _order(expected, found)
+    return indexers

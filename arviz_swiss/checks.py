@@ -1,0 +1,114 @@
+"""Checks of the draws; every error names batch and variable and says what to do."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from arviz_swiss import linalg
+from arviz_swiss.moments import COVARIANCES
+
+# A parameter with less variance of its own than this share is a function of the others. Draws
+# stored in single precision leave a rounding error of about 1e-14.
+DEPENDENT = 1e-12
+
+
+def check_covariance(covariance: Any) -> None:
+    """Refuse an unknown covariance estimator."""
+    known = isinstance(covariance, str) and covariance in COVARIANCES
+    if not known and not callable(covariance):
+        valid = ", ".join(f'"{name}"' for name in COVARIANCES)
+        raise ValueError(f"unknown covariance {covariance!r}. Valid ones are {valid}, or callable.")
+
+
+def check_draws(batch, draws: int) -> None:
+    """Refuse a single draw, or none."""
+    if draws < 2:
+        raise ValueError(f"{batch}: {draws} draw, but a covariance needs at least two. Draw more.")
+
+
+def check_count(batch, draws: int, parameters: int, covariance: str | Callable) -> None:
+    """Refuse draws too few for a covariance."""
+    check_draws(batch, draws)
+    if draws <= parameters and covariance in ("sample", "corrected"):
+        raise ValueError(
+            f"{batch}: {draws} draws for {parameters} parameters, the covariance is singular. Draw "
+            'more, or pass covariance="shrunk".'
+        )
+
+
+def check_finite(batch, arrays: dict, transforms: dict) -> None:
+    """Name the draws that are not finite, or outside the support of a transform."""
+    for name, array in arrays.items():
+        bad = ~np.isfinite(array.reshape(*array.shape[:2], -1)).all(axis=-1)
+        if not bad.any():
+            continue
+        what, remedy = "NaN or infinite", "Sample this batch again, or drop the chain"
+        if name in transforms:
+            label = getattr(transforms[name], "name", type(transforms[name]).__name__)
+            what += f', or outside the support of transform "{label}"'
+            remedy += f'; or choose another transform for "{name}"'
+        chain, draw = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{batch}, variable {name}: {bad.sum()} of {bad.size} draws are {what}; the first is "
+            f"at chain {chain}, draw {draw}. {remedy}."
+        )
+    raise ValueError(f"{batch}: the draws are too large for a covariance. Rescale the parameters.")
+
+
+def check_constants(batch, constant, mean, frame) -> None:
+    """Refuse a parameter that is constant in some batches only, or at different values."""
+    expected = np.ones(constant.size, dtype=bool)
+    expected[frame.free] = False
+    labels = frame.layout.labels
+    if (stuck := np.flatnonzero(constant & ~expected)).size:
+        raise ValueError(
+            f"{batch}, variable {_names(labels(), stuck)}: all draws are the same, but not in "
+            f"{frame.first}. The chains are stuck: sample this batch again or leave it out."
+        )
+    if (free := np.flatnonzero(~constant & expected)).size:
+        raise ValueError(
+            f"{frame.first}, variable {_names(labels(), free)}: all draws are the same, but not in "
+            f"{batch}. The chains are stuck: sample that batch again or leave it out."
+        )
+    # in single precision, which some of the batches may have been stored in
+    differs = mean.astype(np.float32) != frame.constants.astype(np.float32)
+    if (moved := np.flatnonzero(expected & differs)).size:
+        at = moved[0]
+        raise ValueError(
+            f"{batch}, variable {_names(labels(), moved)}: constant at {mean[at]:g}, but at "
+            f"{frame.constants[at]:g} in {frame.first}. Leave it out with var_names."
+        )
+
+
+def checked_inverse(batch, covariance: np.ndarray, frame) -> np.ndarray:
+    """Return the precision; refuse parameters that are linear functions of one another."""
+    try:
+        precision = linalg.inverse(covariance)
+    except np.linalg.LinAlgError:
+        precision = None
+    if precision is None or linalg.unexplained(covariance, precision).min() < DEPENDENT:
+        names = _names(frame.labels, linalg.dependent(covariance))
+        raise ValueError(
+            f"{batch}: {names} are linearly dependent, the covariance is singular. Deterministic "
+            "variables are the usual cause: leave them out with var_names (and recompute them "
+            'from the merged draws), or pass covariance="shrunk".'
+        )
+    return precision
+
+
+def check_estimate(batch, covariance: np.ndarray, parameters: int) -> None:
+    """Refuse a callable's covariance of the wrong shape, or not symmetric and finite."""
+    if covariance.shape != (parameters, parameters):
+        raise ValueError(
+            f"{batch}: the covariance function returned shape {covariance.shape}, expected "
+            f"{(parameters, parameters)}."
+        )
+    if not np.isfinite(covariance).all() or not np.allclose(covariance, covariance.T, rtol=1e-8):
+        raise ValueError(f"{batch}: the covariance function's matrix must be symmetric and finite.")
+
+
+def _names(labels: Sequence[str], indices: np.ndarray) -> str:
+    names = [labels[index] for index in indices[:8]]
+    more = f" and {len(indices) - 8} more" if len(indices) > 8 else ""
+    return ", ".join(names) + more

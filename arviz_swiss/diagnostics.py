@@ -1,0 +1,156 @@
+"""How good is the merge? What the batches' moments alone can tell, without a full-data run."""
+
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from arviz_swiss.agreement import (
+    DISAGREE_ALL,
+    DISAGREE_ONE,
+    batch_heterogeneity,
+    fairness,
+    heterogeneity,
+    name_disagreeing,
+    parameter_pvalues,
+    scores,
+)
+from arviz_swiss.linalg import Spectrum
+from arviz_swiss.moments import Moments, Pooled, correction, precision_bias
+from arviz_swiss.warnings import MergeWarning
+
+SHRINKAGE = 0.02
+
+
+class MomentDiagnostics(NamedTuple):
+    """Statistics of the merge that need only moments; one row a batch, but for the first three."""
+
+    q: float
+    q_df: int
+    q_pvalue: float
+    batch_q: np.ndarray
+    batch_q_pvalue: np.ndarray
+    shift: np.ndarray
+    sd_ratio: np.ndarray
+    displacement: np.ndarray
+    eigenvalue_min: np.ndarray
+    eigenvalue_max: np.ndarray
+    influence: np.ndarray
+    effective_size: np.ndarray
+    precision_bias: np.ndarray
+
+
+DESCRIPTIONS = {
+    "q": "heterogeneity of the batch means, chi-squared under a random partition",
+    "q_df": "degrees of freedom of q",
+    "q_pvalue": "p-value of q, allowing for the bias of few draws",
+    "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
+    "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
+    "shift": "batch mean minus merged mean, in merged sds",
+    "sd_ratio": "batch sd over merged sd",
+    "displacement": "mean squared distance that the map moves whitened centred draws",
+    "eigenvalue_min": "smallest eigenvalue of the map",
+    "eigenvalue_max": "largest eigenvalue of the map",
+    "influence": "Mahalanobis distance that the merged mean moves if the batch is left out",
+    "effective_size": "effective size of the squared draws (estimated)",
+    "precision_bias": "share by which few draws make the batch's sds too small in the pooling",
+}
+
+
+def diagnose_moments(
+    batches: Sequence[Moments],
+    pooled: Pooled,
+    spectra: Sequence[Spectrum],
+    powers: np.ndarray,
+    stands_for: float = 1.0,
+) -> MomentDiagnostics:
+    """Return the statistics of the merge that come from moments alone.
+
+    With ``z = U' L' (mu_b - mu)`` and w the eigenvalues of ``L' V_b L``, the heterogeneity of a
+    batch ``(mu_b - mu)' (p_b V_b - V)^-1 (mu_b - mu)`` is ``sum z^2 / (p_b w - 1)``, and leaving it
+    out moves the merged mean by ``z / (p_b w - 1)``. A direction that one batch alone determines
+    (``p_b w = 1``) has no other batch to compare with: it counts in no p-value, and the influence
+    of that batch is infinite.
+
+    Parameters
+    ----------
+    stands_for : float, default 1.0
+        Rows that the merged posterior stands for over rows that it has seen.
+    """
+    parameters = pooled.mean.size
+    every = scores(batches, pooled, spectra, powers)
+    values = [spectrum.values for spectrum in spectra]
+    fair = fairness(batches, stands_for)
+    q, degrees, q_pvalue = heterogeneity(every, spectra, powers, fair)
+    batch_q, batch_q_pvalue = batch_heterogeneity(every, fair)
+    influence = [
+        np.sqrt(np.sum((s.distance / s.excess) ** 2)) if s.known.all() else np.inf for s in every
+    ]
+    spread = np.sqrt(np.diag(pooled.covariance))
+    return MomentDiagnostics(
+        q=q,
+        q_df=degrees,
+        q_pvalue=q_pvalue,
+        batch_q=batch_q,
+        batch_q_pvalue=batch_q_pvalue,
+        shift=np.array([(moments.mean - pooled.mean) / spread for moments in batches]),
+        sd_ratio=np.array([np.sqrt(np.diag(m.covariance)) / spread for m in batches]),
+        displacement=np.array([np.sum((np.sqrt(w) - 1.0) ** 2) for w in values]),
+        eigenvalue_min=np.array([w.max() ** -0.5 for w in values]),
+        eigenvalue_max=np.array([w.min() ** -0.5 for w in values]),
+        influence=np.array(influence),
+        effective_size=np.array([moments.effective for moments in batches]),
+        precision_bias=np.array([precision_bias(m.effective, parameters) for m in batches]),
+    )
+
+
+def warn_heterogeneity(
+    diagnostics: MomentDiagnostics,
+    batches: Sequence,
+    moments: Sequence[Moments],
+    powers: np.ndarray,
+) -> None:
+    """Warn, once, when the batches disagree by more than chance allows."""
+    overall = min(diagnostics.q_pvalue, parameter_pvalues(moments, powers).min())
+    least = diagnostics.batch_q_pvalue.min()
+    if overall >= DISAGREE_ALL and least >= DISAGREE_ONE / len(batches):
+        return
+    found = name_disagreeing(moments, powers)
+    odd = [
+        f"{batches[position]} (p = {diagnostics.batch_q_pvalue[position]:.2g})"
+        for position in found.named or found.worst
+    ]
+    named = f", most of all {', '.join(odd[:5])}" if odd else ""
+    more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+    warnings.warn(
+        f"the batches disagree (Q = {diagnostics.q:.4g} on {diagnostics.q_df} degrees of freedom, "
+        f"p = {overall:.2g}){named}{more}: sorted data, a misspecified model, or "
+        "chains that did not converge. The merged posterior may stand for none of them. Shuffle "
+        "the rows before splitting, and look at report(merged): one bad batch can be left out with "
+        "merge(..., drop=).",
+        MergeWarning,
+        stacklevel=3,
+    )
+
+
+def warn_few_draws(diagnostics: MomentDiagnostics, weights: np.ndarray, covariance) -> None:
+    """Warn when few draws make the merged sds too small by over 2%, or cannot be corrected for."""
+    parameters, fewest = diagnostics.shift.shape[1], int(diagnostics.effective_size.min())
+    have = f"{fewest} effective draws of the squares for {parameters} parameters"
+    if covariance == "sample":
+        shrinkage = float(np.average(diagnostics.precision_bias, weights=weights))
+        if shrinkage > SHRINKAGE:
+            warnings.warn(
+                f"the merged sds are about {100 * shrinkage:.0f}% too small: {have} make the "
+                'batches\' precisions too large. Draw more, or pass covariance="corrected".',
+                MergeWarning,
+                stacklevel=3,
+            )
+    if covariance == "corrected" and correction(fewest, parameters) is None:
+        warnings.warn(
+            f"{have} are too few to correct the precision of every batch: the merged sds remain "
+            'too small. Draw more, or pass covariance="shrunk".',
+            MergeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,197 @@
+"""Distances between two samples, and what they would be by chance; NumPy and SciPy only.
+
+Samples are (row, parameter) arrays. Every distance has a noise floor: its mean for two independent
+samples of these effective sizes from the reference's distribution.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+GRID = 512
+HALF_NORMAL = np.sqrt(2.0 / np.pi)
+# Directions with less variance than this share are linear functions of the others (a simplex).
+NULL = 1e-12
+
+
+class Whitening(NamedTuple):
+    """Moments of the reference, and the matrix that makes its draws uncorrelated, of sd one."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+    matrix: np.ndarray
+
+
+class Density(NamedTuple):
+    """Kernel density estimate of one parameter: limits of its grid, bandwidth, values."""
+
+    low: float
+    high: float
+    bandwidth: float
+    values: np.ndarray
+
+    @property
+    def step(self) -> float:
+        """Width of a grid cell."""
+        return (self.high - self.low) / self.values.size
+
+
+def whiten(reference: np.ndarray) -> Whitening:
+    """Return the whitening of the reference; exact linear dependences are left out."""
+    mean, spread = reference.mean(axis=0), reference.std(axis=0, ddof=1)
+    standard = (reference - mean) / spread
+    values, vectors = np.linalg.eigh(standard.T @ standard / (len(reference) - 1))
+    kept = values > NULL * values[-1]
+    return Whitening(mean, spread, vectors[:, kept] / np.sqrt(values[kept]) / spread[:, None])
+
+
+def mahalanobis(sample: np.ndarray, whitening: Whitening) -> float:
+    """Return the distance between the means, in the reference's covariance."""
+    return float(np.linalg.norm((sample.mean(axis=0) - whitening.mean) @ whitening.matrix))
+
+
+def covariance_error(sample: np.ndarray, whitening: Whitening) -> float:
+    """Return the root mean square over directions of ``W - I``, W the whitened covariance."""
+    whitened = (sample - sample.mean(axis=0)) @ whitening.matrix
+    size = whitened.shape[1]
+    excess = whitened.T @ whitened / (len(sample) - 1) - np.eye(size)
+    return float(np.linalg.norm(excess) / np.sqrt(size))
+
+
+def skewness(sample: np.ndarray) -> np.ndarray:
+    """Return the third standardised moment of every parameter."""
+    centred = sample - sample.mean(axis=0)
+    return np.mean(centred**3, axis=0) / np.mean(centred**2, axis=0) ** 1.5
+
+
+def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Return every parameter's 1-Wasserstein distance, in sds of the reference."""
+    first, second = np.sort(sample, axis=0), np.sort(reference, axis=0)
+    if len(first) != len(second):
+        # The distance is the area between the quantile functions, which are steps.
+        ends = np.union1d(
+            np.arange(1, len(first) + 1) / len(first), np.arange(1, len(second) + 1) / len(second)
+        )
+        middle = ends - np.diff(ends, prepend=0.0) / 2
+        widths = np.diff(ends, prepend=0.0)
+        first = first[(middle * len(first)).astype(int)]
+        second = second[(middle * len(second)).astype(int)]
+        distance = widths @ np.abs(first - second)
+    else:
+        distance = np.mean(np.abs(first - second), axis=0)
+    return distance / reference.std(axis=0, ddof=1)
+
+
+def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
+    """Return every parameter's density estimate, with the bandwidth of `kde`'s own rule.
+
+    Parameters
+    ----------
+    reference : (row, parameter) array
+    kde : callable
+        ``kde(draws, **options) -> grid, density, bandwidth``, as `containers.kde`.
+    """
+    return [_density(column, kde) for column in np.ascontiguousarray(reference.T)]
+
+
+def _density(column: np.ndarray, kde: Callable) -> Density:
+    _, _, bandwidth = kde(column)
+    low, high = column.min() - 4 * bandwidth, column.max() + 4 * bandwidth
+    cells = int(np.clip(4 * (high - low) / bandwidth, GRID, 16 * GRID))
+    return Density(low, high, bandwidth, _smooth(column, low, high, bandwidth, cells, kde))
+
+
+def _smooth(column, low, high, bandwidth, cells, kde) -> np.ndarray:
+    _, values, _ = kde(
+        column, bw=bandwidth, custom_lims=(low, high), bound_correction=False, grid_len=cells
+    )
+    return values / (values.sum() * (high - low) / cells)
+
+
+def integrated_absolute(sample: np.ndarray, reference: list[Density], kde: Callable) -> np.ndarray:
+    """Return half the integrated absolute difference of the marginal densities, from 0 to 1.
+
+    The sample is smoothed with the reference's bandwidth, so that two samples of one distribution
+    differ by chance only. What of it lies outside the reference's grid counts in full.
+    """
+    columns = np.ascontiguousarray(sample.T)
+    return np.array([_area(c, d, kde) for c, d in zip(columns, reference, strict=True)])
+
+
+def _area(column: np.ndarray, density: Density, kde: Callable) -> float:
+    inside = column[(column > density.low) & (column < density.high)]
+    share = inside.size / column.size
+    if inside.size < 2 or np.ptp(inside) == 0:
+        return 1.0
+    values = _smooth(inside, density.low, density.high, density.bandwidth, density.values.size, kde)
+    between = np.abs(share * values - density.values).sum() * density.step
+    return float(0.5 * (between + 1.0 - share))
+
+
+def mahalanobis_floor(variance: float, rank: int, reference_size: float) -> float:
+    """Return the mean distance between the means of two samples of one distribution.
+
+    Parameters
+    ----------
+    variance : float
+        Sum of one over the effective sizes of the two means.
+    rank : int
+        Number of directions.
+    reference_size : float
+        Effective size of the reference's covariance, whose inverse is too large when it is small.
+    """
+    excess = max(reference_size - rank - 2, 1.0) / max(reference_size - 1, 1.0)
+    return float(np.sqrt(variance / excess) * _mean_chi(rank))
+
+
+def covariance_floor(variance: float, whitened_reference: np.ndarray) -> float:
+    """Return the mean covariance error of two samples of one distribution.
+
+    ``E|W - I|^2 = (E|z|^4 - d) (1 / n + 1 / m)`` for whitened draws z, Gaussian or not.
+    """
+    size = whitened_reference.shape[1]
+    fourth = np.mean(np.sum(whitened_reference**2, axis=1) ** 2)
+    free = size * (size + 1) // 2
+    shape = _mean_chi(free) / np.sqrt(free)
+    return float(shape * np.sqrt(max(fourth - size, 0.0) * variance / size))
+
+
+def skewness_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Return the mean absolute difference of skewness, from the skewness' influence function."""
+    return HALF_NORMAL * np.sqrt(variance) * skewness_influence(reference).std(axis=0)
+
+
+def skewness_influence(sample: np.ndarray) -> np.ndarray:
+    """Return how much every draw counts in the skewness: its mean is zero."""
+    standard = (sample - sample.mean(axis=0)) / sample.std(axis=0)
+    third = np.mean(standard**3, axis=0)
+    return standard**3 - 3 * standard - third - 1.5 * third * (standard**2 - 1)
+
+
+def wasserstein_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Return the mean distance: the expected area between two empirical distribution functions."""
+    ordered = np.sort(reference, axis=0)
+    below = np.arange(1, len(ordered)) / len(ordered)
+    area = np.sqrt(below * (1 - below)) @ np.diff(ordered, axis=0)
+    return HALF_NORMAL * np.sqrt(variance) * area / reference.std(axis=0, ddof=1)
+
+
+def integrated_absolute_floor(variance: np.ndarray, reference: list[Density]) -> np.ndarray:
+    """Return the mean integrated absolute difference of two density estimates.
+
+    At each point an estimate with a Gaussian kernel has variance
+    ``(g / (2 h sqrt(pi)) - g^2) / n``, g its mean.
+    """
+    noise = [
+        np.sqrt(np.maximum(d.values / (2 * d.bandwidth * np.sqrt(np.pi)) - d.values**2, 0)).sum()
+        * d.step
+        for d in reference
+    ]
+    return 0.5 * HALF_NORMAL * np.sqrt(variance) * np.array(noise)
+
+
+def _mean_chi(degrees: int) -> float:
+    """Return the mean length of a vector of so many independent standard normal numbers."""
+    return float(np.sqrt(2.0) * np.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2)))

@@ -1,0 +1,357 @@
+"""What speaks against a merge: one small function for each thing that can be wrong.
+
+Each takes the groups of a merged object and gives `Finding`s, the worst batch first. `find_all`
+begins with those that make a batch worthless; the other functions also take the labels of such
+batches, of which nothing more needs to be said. `FINDERS` is the order in which a report tells the
+rest: a new check is one more function.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss import linalg
+from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
+from arviz_swiss.containers import Groups
+from arviz_swiss.diagnostics import SHRINKAGE
+from arviz_swiss.moments import Moments
+from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
+
+FEW_EFFECTIVE = 100
+WIDE = 3.0
+SKEWED = 1.0
+ALONE = 0.9
+# How far a shape must exceed twice its noise.
+SHAPE = 0.05
+DROP = 'or leave it out: merge(..., drop=["{}"])'
+
+
+class Finding(NamedTuple):
+    """One thing that speaks against a merge.
+
+    `flag` is a word or two for a table, `batches` the labels concerned (none: the whole merge),
+    `what` a sentence about them, `remedy` what to do.
+    """
+
+    flag: str
+    batches: tuple[str, ...]
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} What to do: {self.remedy}"
+
+
+Finder = Callable[[Groups, frozenset[str]], Iterator[Finding]]
+
+
+def find_all(groups: Groups) -> list[Finding]:
+    """Return all findings about a merged object."""
+    first = [*find_stuck(groups), *find_unconverged(groups)]
+    broken = frozenset(label for finding in first for label in finding.batches)
+    return first + [finding for finder in FINDERS for finding in finder(groups, broken)]
+
+
+def flags_by_batch(findings: Sequence[Finding], labels: Sequence[str]) -> list[str]:
+    """Return, for each batch, the flags of the findings that name it."""
+    return [", ".join(f.flag for f in findings if label in f.batches) for label in labels]
+
+
+def labels_of(groups: Groups) -> list[str]:
+    """Return the batches' labels."""
+    return groups["swiss_transform"]["batch"].values.astype(str).tolist()
+
+
+def brief(names: Sequence[str], most: int = 5) -> str:
+    """Return names as a list in words, cut short."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def worst_first(badness: np.ndarray, beyond: float) -> list[int]:
+    """Return the batches whose badness is beyond a limit, the worst first."""
+    order = np.argsort(-badness, kind="stable")
+    return order[badness[order] > beyond].tolist()
+
+
+def find_stuck(groups: Groups) -> Iterator[Finding]:
+    """Find batches whose variance is next to nothing beside the others'."""
+    width = widths(groups["swiss_transform"])
+    for position in worst_first(-width.min(axis=1), -STUCK):
+        label = labels_of(groups)[position]
+        where = _parameters(groups)[width[position] < STUCK]
+        yield Finding(
+            "stuck",
+            (label,),
+            f"{label} is stuck: in {brief(where)} its sd is {width[position].min():.1g} of the "
+            "median batch's, and the merge takes it for certain knowledge.",
+            f"sample this batch again, {DROP.format(label)}.",
+        )
+
+
+def find_unconverged(groups: Groups) -> Iterator[Finding]:
+    """Find batches whose chains differ from each other."""
+    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    if "rhat" not in diagnostics:
+        return
+    rhat = np.nan_to_num(diagnostics["rhat"].values)
+    for position in worst_first(rhat.max(axis=1), RHAT):
+        label, at = labels[position], int(np.argmax(rhat[position]))
+        yield Finding(
+            "did not converge",
+            (label,),
+            f"{label} did not converge: R-hat is {rhat[position, at]:.2f} in "
+            f"{_parameters(groups)[at]}.",
+            "sample this batch again, longer or with another parametrisation, "
+            f"{DROP.format(label)}.",
+        )
+
+
+def find_few_effective(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches with few effective draws."""
+    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    if "ess_bulk" not in diagnostics:
+        return
+    least = np.fmin(diagnostics["ess_bulk"].values, diagnostics["ess_tail"].values)
+    least = np.where(np.isnan(least) | _among(groups, broken)[:, None], np.inf, least)
+    for position in worst_first(-least.min(axis=1), -FEW_EFFECTIVE):
+        label, at = labels[position], int(np.argmin(least[position]))
+        yield Finding(
+            "few effective draws",
+            (label,),
+            f"{label} has only {least[position, at]:.0f} effective draws of "
+            f"{_parameters(groups)[at]}.",
+            f"draw at least {FEW_EFFECTIVE} effective draws of every parameter in this batch.",
+        )
+
+
+def find_divergences(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches with divergent transitions, all in one."""
+    diagnostics = groups["swiss_diagnostics"]
+    if "divergences" not in diagnostics:
+        return
+    every = zip(labels_of(groups), diagnostics["divergences"].values, strict=True)
+    if counts := [(label, int(count)) for label, count in every if count > 0]:
+        named = brief([f"{label} ({count})" for label, count in counts])
+        yield Finding(
+            "divergences",
+            tuple(label for label, _ in counts),
+            f"divergent transitions in {named}: the sampler missed part of these sub-posteriors.",
+            "sample them again with a larger target_accept, or another parametrisation.",
+        )
+
+
+def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches whose means are further from the others than chance allows."""
+    labels, maps = labels_of(groups), groups["swiss_transform"]
+    powers = maps["power"].values * float(maps["stands_for"])
+    found = name_disagreeing(_moments(groups), powers, {labels.index(label) for label in broken})
+    for position in found.named:
+        yield _disagrees(groups, position)
+    least = min(found.rest_pvalue, float(found.parameter_pvalue.min()))
+    if found.worst or least < DISAGREE_ALL:
+        yield _disagree_as_a_whole(groups, found, least)
+
+
+def _disagree_as_a_whole(groups: Groups, found: Disagreement, least: float) -> Finding:
+    labels, names = labels_of(groups), _parameters(groups)
+    worst = np.argsort(found.parameter_pvalue)[: int((found.parameter_pvalue < 0.01).sum())]
+    where = f", most in {brief(names[worst])}" if worst.size else ""
+    signs = []
+    if least < DISAGREE_ALL:
+        signs.append(f"p = {least:.1g}" + (", without those named" if found.named else ""))
+    if found.worst:
+        furthest = brief([labels[position] for position in found.worst])
+        signs.append(f"many batches are off, furthest {furthest}")
+    return Finding(
+        "disagree",
+        (),
+        f"the batches disagree as a whole{where} ({'; '.join(signs)}). Sorted data, drift, or a "
+        "misspecified model are the usual causes; the merged posterior may stand for none of the "
+        "batches.",
+        "shuffle the rows before splitting (partition does); if they were, the model does not "
+        "describe all rows alike: extend it, for instance with a hierarchy over their groups.",
+    )
+
+
+def _disagrees(groups: Groups, position: int) -> Finding:
+    label, maps = labels_of(groups)[position], groups["swiss_transform"]
+    means, spread = maps["mean"].values, np.sqrt(np.einsum("bii->bi", maps["covariance"].values))
+    away = (means[position] - np.median(means, axis=0)) / np.median(spread, axis=0)
+    worst = int(np.argmax(np.abs(away)))
+    side = "above" if away[worst] > 0 else "below"
+    return Finding(
+        "disagrees",
+        (label,),
+        f"{label} disagrees with the other batches, most in {_parameters(groups)[worst]}: its "
+        f"mean is {abs(away[worst]):.1f} typical batch sds {side} the median batch's.",
+        "look at plot_shift(merged) and at this batch's data. If rows were not shuffled before "
+        "splitting, shuffle them; if the batch itself is at fault, sample it again, "
+        f"{DROP.format(label)}.",
+    )
+
+
+def find_bimodal(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches with two modes; where most have them, the posterior itself does."""
+    diagnostics = groups["swiss_diagnostics"]
+    if "valley" not in diagnostics:
+        return
+    valley, names = diagnostics["valley"].values, _parameters(groups)
+    deep = (valley > VALLEY) & ~_among(groups, broken)[:, None]
+    common = 2 * deep.sum(axis=0) > len(deep)
+    own = deep & ~common
+    for position in worst_first(np.where(own, valley, 0.0).max(axis=1), VALLEY):
+        label = labels_of(groups)[position]
+        yield Finding(
+            "bimodal",
+            (label,),
+            f"{label} has two modes in {brief(names[own[position]])}, most other batches one.",
+            "look at plot_batches(merged); use larger batches, or sample this one again, "
+            f"{DROP.format(label)}.",
+        )
+    if common.any():
+        yield Finding(
+            "bimodal",
+            (),
+            f"{brief(names[common])} has two modes in most batches: an affine map of the draws "
+            "moves both modes together and cannot mend how they are weighted.",
+            "check whether the modes are labels that switch (order them), and use larger batches.",
+        )
+
+
+def find_wide(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches that know much less than the others."""
+    width, names = widths(groups["swiss_transform"]), _parameters(groups)
+    width[_among(groups, broken)] = 0.0
+    for position in worst_first(width.max(axis=1), WIDE):
+        label, worst = labels_of(groups)[position], int(np.argmax(width[position]))
+        yield Finding(
+            "wide",
+            (label,),
+            f"{label} is {width[position, worst]:.3g} times as wide as the median batch in "
+            f"{names[worst]}: it holds little about it, or its chains wandered off.",
+            "stratify the split so that every batch has such rows, or use fewer, larger batches.",
+        )
+
+
+def find_shape(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches whose mapped marginals have another shape than the others'."""
+    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    if "shape" not in diagnostics:
+        return
+    shape, noise = diagnostics["shape"].values, diagnostics["shape_noise"].values
+    beyond = np.nan_to_num(shape - 2 * noise)
+    beyond[_among(groups, broken)] = 0.0
+    for position in worst_first(beyond.max(axis=1), SHAPE):
+        label, at = labels[position], int(np.argmax(beyond[position]))
+        yield Finding(
+            "shape differs",
+            (label,),
+            f"{label} differs in shape from the other batches, most in {_parameters(groups)[at]}: "
+            f"{shape[position, at]:.2f} of its mass lies elsewhere ({noise[position, at]:.2f} by "
+            "chance).",
+            "look at plot_batches(merged); use larger batches, or a transform that makes the "
+            "sub-posteriors closer to Gaussian.",
+        )
+
+
+def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find parameters that are strongly skewed where they are merged."""
+    diagnostics = groups["swiss_diagnostics"]
+    if "skewness" not in diagnostics:
+        return
+    skewness = np.median(diagnostics["skewness"].values, axis=0)
+    strong = np.abs(skewness) > SKEWED
+    if strong.any():
+        yield Finding(
+            "skewed",
+            (),
+            f"{brief(_parameters(groups)[strong])} is strongly skewed in the space of the merge "
+            f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
+            "merge is exact.",
+            "merge a constrained variable unconstrained, such as "
+            'transforms={"sigma": "log"}, or use larger batches.',
+        )
+
+
+def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find merged sds that few draws made too small."""
+    weights = np.where(_among(groups, broken), 0.0, 1.0 / groups["swiss_transform"]["power"].values)
+    bias = groups["swiss_diagnostics"]["precision_bias"].values
+    shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
+    if shrinkage > SHRINKAGE:
+        yield Finding(
+            "few draws",
+            (),
+            "the draws are few for so many parameters: plain sample covariances make the merged "
+            f"sds about {100 * shrinkage:.0f}% too small.",
+            'draw more, or merge with covariance="corrected" if you have not.',
+        )
+
+
+def find_alone(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find batches that nearly alone determine some direction of the merged posterior.
+
+    The share of batch b in the precision along an eigenvector of ``L' V_b L`` is ``1 / (p_b w)``.
+    """
+    if len(labels_of(groups)) == 1:
+        return
+    powers = groups["swiss_transform"]["power"].values
+    shares = groups["swiss_diagnostics"]["eigenvalue_max"].values ** 2 / powers
+    for position in worst_first(np.where(_among(groups, broken), 0.0, shares), ALONE):
+        label, share = labels_of(groups)[position], min(shares[position], 1.0)
+        yield Finding(
+            "decides alone",
+            (label,),
+            f"{label} decides some direction of the merged posterior nearly alone "
+            f"({100 * share:.0f}% of its precision): no other batch can check it.",
+            "shuffle the rows before splitting, or stratify the split so that every batch has rows "
+            "about every parameter.",
+        )
+
+
+def find_uncertified(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find a certificate that does not certify."""
+    verdict = groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "certified")
+    if not verdict.startswith("certified"):
+        what, _, remedy = verdict.rpartition(". ")
+        yield Finding("not certified", (), f"{what}.", remedy[:1].lower() + remedy[1:])
+
+
+FINDERS: tuple[Finder, ...] = (
+    find_uncertified,
+    find_disagreeing,
+    find_bimodal,
+    find_shape,
+    find_wide,
+    find_alone,
+    find_divergences,
+    find_few_effective,
+    find_skewed,
+    find_few_draws,
+)
+
+
+def _among(groups: Groups, chosen: frozenset[str]) -> np.ndarray:
+    return np.array([label in chosen for label in labels_of(groups)])
+
+
+def _parameters(groups: Groups) -> np.ndarray:
+    return groups["swiss_transform"]["parameter"].values.astype(str)
+
+
+def _moments(groups: Groups) -> list[Moments]:
+    maps: xr.Dataset = groups["swiss_transform"]
+    effective = groups["swiss_diagnostics"]["effective_size"].values
+    return [
+        Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
+        for mean, covariance, draws, size in zip(
+            maps["mean"].values,
+            maps["covariance"].values,
+            maps["draws"].values,
+            effective,
+            strict=True,
+        )
+    ]

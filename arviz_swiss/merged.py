@@ -1,0 +1,132 @@
+"""A merged object as `refine`, `certify` and `subposteriors` open it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss import containers
+from arviz_swiss import transforms as bijections
+from arviz_swiss.containers import Groups
+from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
+from arviz_swiss.spaces import Space, TransformSpace, model_space
+
+
+class Merged(NamedTuple):
+    """The groups of a merged object, and its draws in the space of the merge.
+
+    `layout` and `arrays` are those of the merged variables; `free` are the parameters that vary,
+    in the order of the coordinate `parameter` of the group `swiss_transform`.
+    """
+
+    groups: Groups
+    container: str
+    group: str
+    layout: Layout
+    arrays: list[np.ndarray]
+    free: np.ndarray
+
+    @property
+    def maps(self) -> xr.Dataset:
+        """What the merge did to each batch."""
+        return self.groups["swiss_transform"]
+
+    @property
+    def draws(self) -> xr.Dataset:
+        """The merged draws on their own scale."""
+        return self.groups[self.group]
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the batches."""
+        return self.maps["batch"].values.astype(str).tolist()
+
+    @property
+    def owners(self) -> np.ndarray | None:
+        """The label of each chain's batch; None where draws were newly made."""
+        return self.draws["batch"].values.astype(str) if "batch" in self.draws.coords else None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of chains, and of draws a chain."""
+        return self.arrays[0].shape[:2]
+
+    @property
+    def transformed(self) -> list[str]:
+        """Variables that are merged on another scale than their own."""
+        return list(self.groups.get(f"unconstrained_{self.group}", ()))
+
+
+def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
+    """Return the groups of a merged object and its kind of container; refuse any other object."""
+    contents = containers.read(merged, group)
+    if "swiss_transform" not in contents.groups or group not in contents.groups:
+        raise ValueError(
+            f'not a merged object: it needs groups "{group}" and "swiss_transform", found '
+            f"{', '.join(contents.groups) or 'none'}."
+        )
+    return contents.groups, contents.kind or containers.native_kind()
+
+
+def open_merged(merged: Any, group: str) -> Merged:
+    """Return a merged object with its draws in the space of the merge."""
+    groups, container = read_merged(merged, group)
+    moved = in_merge_space(groups, group)
+    layout = layout_of(moved, list(moved.data_vars))
+    place = {label: index for index, label in enumerate(layout.labels())}
+    parameters = groups["swiss_transform"]["parameter"].values.astype(str)
+    free = np.array([place[label] for label in parameters])
+    return Merged(groups, container, group, layout, sample_arrays(moved, layout), free)
+
+
+def in_merge_space(groups: Groups, group: str) -> xr.Dataset:
+    """Return the merged variables' draws in the space of the merge, in the order of the merge."""
+    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
+    moved = groups[group][names]
+    for name, array in groups.get(f"unconstrained_{group}", xr.Dataset()).data_vars.items():
+        moved[name] = array
+    return moved[names]
+
+
+def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, model: Any) -> Space:
+    """Return the space that the batches were merged in.
+
+    Parameters
+    ----------
+    transforms, model
+        What the merge was given and a merged object cannot hold: own transforms, a PyMC model.
+    """
+    attrs = groups[group].attrs
+    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
+    spelled = attrs.get("swiss_transforms", "{}")
+    if attrs.get("swiss_space") != "model":
+        return TransformSpace(bijections.restore(spelled, transforms), names)
+    if model is None:
+        raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
+    moved = json.loads(spelled)
+    full = model_space(model, names, None)
+    kept = {name: None for name in full.transforms if name not in moved}
+    return model_space(model, names, kept)
+
+
+def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:
+    """Return some draws of the parameters that vary, as a (rows, parameters) array.
+
+    Parameters
+    ----------
+    chains, draws
+        Index arrays, slices or masks; index arrays of the same length pick single draws.
+    """
+    picked = [array[chains, draws] for array in merged.arrays]
+    rows = [
+        array.reshape(-1, variable.size)
+        for array, variable in zip(picked, merged.layout.variables, strict=True)
+    ]
+    return gather_all(rows, merged.layout)[:, merged.free]
+
+
+def all_rows(merged: Merged) -> list[np.ndarray]:
+    """Return all draws as one (rows, parameters) matrix a variable."""
+    return as_rows(merged.arrays, merged.layout)

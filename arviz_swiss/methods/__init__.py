@@ -1,0 +1,46 @@
+"""The ways of merging, by name.
+
+A method is one function in one of these modules, registered with one line. One that moves each
+batch's draws returns one `AffineMap` a batch::
+
+    @register("name", expects="inflated")
+    def name(given): ...
+
+One that makes new draws gets those of all batches, an array with dimensions (batch, chain, draw,
+parameter), and returns an array (chain, draw, parameter)::
+
+    @register("name", expects="fractionated", makes="draws")
+    def name(given, draws, rng): ...
+
+`given` holds the batches' moments, the pooled moments and weights (`registry.Given`). All is in the
+space of the merge and of the kind that the method expects. Keyword-only arguments become options of
+``merge(method="name", option=...)``.
+"""
+
+from arviz_swiss.methods import affine, averaging, gaussian, kernel, measures
+from arviz_swiss.methods.registry import (
+    METHODS,
+    Given,
+    Method,
+    check_options,
+    find,
+    register,
+)
+from arviz_swiss.methods.rescaling import rescale, rescaled_maps, variance_factors
+
+__all__ = [
+    "METHODS",
+    "Given",
+    "Method",
+    "affine",
+    "averaging",
+    "check_options",
+    "find",
+    "gaussian",
+    "kernel",
+    "measures",
+    "register",
+    "rescale",
+    "rescaled_maps",
+    "variance_factors",
+]

@@ -1,0 +1,141 @@
+"""Methods that draw from the product of the batches' kernel density estimates.
+
+The product of B kernel estimates of n draws is a mixture of n^B components, one for each choice of
+a draw from every batch. A Metropolis-within-Gibbs sampler ("IMG") walks through the choices while
+the bandwidth shrinks ("anneals").
+"""
+
+import numpy as np
+
+from arviz_swiss import linalg
+from arviz_swiss.methods import img
+from arviz_swiss.methods.registry import Given, register
+
+
+@register("semiparametric", expects="fractionated", makes="draws")
+def semiparametric(
+    given: Given,
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    bandwidth: float | None = None,
+    standardise: bool = True,
+    sweeps: int | None = None,
+) -> np.ndarray:
+    """Return draws from the product of semiparametric density estimates.
+
+    Each batch's density is estimated by its Gaussian approximation times a kernel estimate of what
+    that leaves over [2]_; the product of the Gaussians is exact, only the rest is smoothed [1]_.
+
+    Parameters
+    ----------
+    bandwidth : float, optional
+        The kernels' sd is ``bandwidth * n^(-1 / (4 + d))`` for n draws of d parameters.
+        ``2 (4 B)^(-1 / (2 d^1.5))`` for B batches when absent; 1 with ``standardise=False``.
+    standardise : bool, default True
+        Measure the bandwidth in units of the batches' mean covariance, so that the result does not
+        depend on the parameters' units. False measures it in the parameters' own units, as the R
+        package parallelMCMCcombine does.
+    sweeps : int, optional
+        How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
+        absent.
+
+    References
+    ----------
+    .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
+       Uncertainty in Artificial Intelligence. https://doi.org/10.48550/arXiv.1311.4780
+    .. [2] Hjort & Glad (1995), Nonparametric density estimation with a parametric start, Annals of
+       Statistics 23. https://doi.org/10.1214/aos/1176324627
+    """
+    if bandwidth is None:
+        # In one dimension kernels must be narrow against the product, which is 1 / sqrt(B) as wide
+        # as a batch. In many, narrow kernels find too few draws, and wide ones leave the Gaussians.
+        size, batches = draws.shape[-1], len(draws)
+        bandwidth = 2 * (4 * batches) ** (-0.5 / size**1.5) if standardise else 1.0
+    basis = _units(given, standardise)
+    product = basis.T @ given.pooled.precision @ basis
+    precision, rotation = np.linalg.eigh(product)
+    basis = basis @ rotation
+    logs = np.array(
+        [
+            _log_density(batch, moments.mean, moments.precision)
+            for batch, moments in zip(draws, given.moments, strict=True)
+        ]
+    )
+    return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng)
+
+
+@register("nonparametric", expects="fractionated", makes="draws")
+def nonparametric(
+    given: Given,
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    bandwidth: float | None = None,
+    standardise: bool = True,
+    sweeps: int | None = None,
+) -> np.ndarray:
+    """Return draws from the product of kernel density estimates.
+
+    Parameters
+    ----------
+    bandwidth : float, optional
+        The kernels' sd is ``bandwidth * n^(-1 / (4 + d))`` for n draws of d parameters.
+        ``B^(-1 / (2 d^2))`` for B batches when absent; 1 with ``standardise=False``.
+    standardise : bool, default True
+        Measure the bandwidth in units of the batches' mean covariance, so that the result does not
+        depend on the parameters' units.
+    sweeps : int, optional
+        How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
+        absent.
+
+    References
+    ----------
+    .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
+       Uncertainty in Artificial Intelligence. https://doi.org/10.48550/arXiv.1311.4780
+    """
+    if bandwidth is None:
+        # Wide kernels make the product as much wider; narrow ones find too few draws in many
+        # dimensions.
+        bandwidth = len(draws) ** (-0.5 / draws.shape[-1] ** 2) if standardise else 1.0
+    basis = _units(given, standardise)
+    flat, no_logs = np.zeros(draws.shape[-1]), np.zeros(draws.shape[:-1])
+    return _walk(given, draws, basis, flat, no_logs, bandwidth, sweeps, rng)
+
+
+def _checked(bandwidth: float) -> float:
+    if not bandwidth > 0:
+        raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+    return bandwidth
+
+
+def _units(given: Given, standardise: bool) -> np.ndarray:
+    """Return K, of which theta = K x makes kernels round in x."""
+    size = given.pooled.mean.size
+    if not standardise:
+        return np.eye(size)
+    return linalg.cholesky(np.mean([moments.covariance for moments in given.moments], axis=0))
+
+
+def _log_density(draws: np.ndarray, mean: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Return the Gaussian log density up to a constant."""
+    return -0.5 * np.sum(((draws - mean) @ linalg.cholesky(precision)) ** 2, axis=-1)
+
+
+def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng) -> np.ndarray:
+    """Run the sampler in coordinates where the kernels are round and the Gaussian is diagonal."""
+    if sweeps is not None and sweeps < 1:
+        raise ValueError(f"sweeps must be at least 1, got {sweeps}")
+    batches, chains, length, parameters = draws.shape
+    centre = given.pooled.mean
+    standard = np.linalg.solve(basis, (draws - centre).reshape(-1, parameters).T).T
+    made = img.sample(
+        np.ascontiguousarray(standard).reshape(batches, chains * length, parameters),
+        logs.reshape(batches, -1),
+        precision,
+        _checked(bandwidth),
+        chains * length,
+        sweeps,
+        rng,
+    )
+    return (centre + made @ basis.T).reshape(chains, length, parameters)

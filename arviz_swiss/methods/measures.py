@@ -1,0 +1,120 @@
+"""Methods that average the batches' empirical measures: by quantiles, or by geometric median."""
+
+import numpy as np
+from scipy.spatial.distance import cdist, pdist
+
+from arviz_swiss.methods.registry import Given, register
+
+TINY = 1e-12
+MEDIAN_OF = 1000
+
+
+@register("quantile", expects="inflated", makes="draws")
+def quantile(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return draws whose marginal quantiles are the averages of the batches' quantiles.
+
+    That says nothing about how parameters depend on one another: row i takes the ranks of row i of
+    batch ``i mod B``, so the dependence is that of the batches on average.
+
+    References
+    ----------
+    .. [1] Li, Srivastava & Dunson (2017), Simple, scalable and accurate posterior interval
+       estimation, Biometrika 104. https://doi.org/10.1093/biomet/asx033
+    """
+    batches, chains, length, parameters = draws.shape
+    rows = draws.reshape(batches, -1, parameters)
+    marginals = np.tensordot(given.weights, np.sort(rows, axis=1), axes=1)
+    turn = np.arange(chains * length) % batches
+    ranks = np.empty((turn.size, parameters))
+    for batch, block in enumerate(rows):
+        mine = turn == batch
+        ranks[mine] = block.argsort(axis=0).argsort(axis=0)[mine]
+    order = ranks.argsort(axis=0).argsort(axis=0)
+    return np.take_along_axis(marginals, order, axis=0).reshape(chains, length, parameters)
+
+
+@register("median", expects="inflated", makes="draws")
+def median(
+    given: Given,
+    draws: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    bandwidth: float | None = None,
+    standardise: bool = True,
+    landmarks: int = 500,
+) -> np.ndarray:
+    """Return draws from the geometric median of the batches' empirical measures ("M-posterior").
+
+    The median is a mixture of the batches, found by Weiszfeld's algorithm in the space of a radial
+    kernel ``exp(-|x - y|^2 / (2 bandwidth^2))``. A batch far from the others gets little weight.
+
+    Parameters
+    ----------
+    bandwidth : float, optional
+        The kernel's; the median distance between draws when absent.
+    standardise : bool, default True
+        Measure distances in the batches' mean sds, so that the result does not depend on units.
+    landmarks : int, default 500
+        Distances between batches are computed from so many draws of each, evenly spaced.
+
+    References
+    ----------
+    .. [1] Minsker, Srivastava, Lin & Dunson (2014), Scalable and robust Bayesian inference via the
+       median posterior, International Conference on Machine Learning.
+       https://proceedings.mlr.press/v32/minsker14.html
+    """
+    if bandwidth is not None and not bandwidth > 0:
+        raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+    if landmarks < 2:
+        raise ValueError(f"landmarks must be at least 2, got {landmarks}")
+    batches, chains, length, parameters = draws.shape
+    rows = draws.reshape(batches, -1, parameters)
+    chosen = np.linspace(0, rows.shape[1] - 1, min(landmarks, rows.shape[1])).astype(int)
+    points = rows[:, chosen]
+    if standardise:
+        variances = [np.diag(moments.covariance) for moments in given.moments]
+        points = points / np.sqrt(np.mean(variances, axis=0))
+    weights = geometric_median(kernel_means(points, bandwidth))
+    owners = rng.choice(batches, size=chains * length, p=weights)
+    picked = rows[owners, rng.integers(rows.shape[1], size=owners.size)]
+    return picked.reshape(chains, length, parameters)
+
+
+def kernel_means(points: np.ndarray, bandwidth: float | None) -> np.ndarray:
+    """Return the mean kernel between the points of every two batches.
+
+    Parameters
+    ----------
+    points : (batch, point, parameter) array
+    bandwidth : float, optional
+        The median distance between points when absent.
+    """
+    if bandwidth is None:
+        together = points.reshape(-1, points.shape[-1])
+        bandwidth = np.median(pdist(together[:: max(1, len(together) // MEDIAN_OF)]))
+    means = np.empty((len(points), len(points)))
+    for i, one in enumerate(points):
+        for j, other in enumerate(points[: i + 1]):
+            squares = cdist(one, other, "sqeuclidean")
+            means[i, j] = means[j, i] = np.exp(squares / (-2 * bandwidth**2)).mean()
+    return means
+
+
+def geometric_median(inner: np.ndarray, tolerance: float = 1e-9, iterations: int = 1000):
+    """Return the weights of the point with the least sum of distances, by Weiszfeld's algorithm.
+
+    Parameters
+    ----------
+    inner : (batch, batch) array
+        Inner products of the points.
+    """
+    count = inner.shape[0]
+    weights = np.full(count, 1.0 / count)
+    for _ in range(iterations):
+        squared = np.diag(inner) - 2 * inner @ weights + weights @ inner @ weights
+        near = 1.0 / np.sqrt(np.maximum(squared, TINY))
+        moved = near / near.sum()
+        if np.max(np.abs(moved - weights)) < tolerance:
+            return moved
+        weights = moved
+    return weights

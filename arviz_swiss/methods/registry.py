@@ -1,0 +1,88 @@
+"""Names and properties of the merging methods."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arviz_swiss.linalg import Spectrum
+from arviz_swiss.moments import Moments, Pooled
+
+
+class Given(NamedTuple):
+    """What a method gets: moments of the kind of sub-posterior it expects, and weights.
+
+    `spectra` are the batches' covariances seen from the pooled one; `weights` sum to one, and are
+    equal when all batches have the same power.
+    """
+
+    moments: Sequence[Moments]
+    pooled: Pooled
+    spectra: Sequence[Spectrum]
+    weights: np.ndarray
+
+
+class Method(NamedTuple):
+    """A way of merging: the kind of sub-posterior it expects, and what it makes of it.
+
+    `makes` is "maps" (one affine map a batch) or "draws" (new ones). `pools` says that the result
+    has the pooled moments, which alone can take a prior into account that counts other than once.
+    """
+
+    name: str
+    expects: str
+    makes: str
+    pools: bool
+    combine: Callable
+
+    @property
+    def options(self) -> list[str]:
+        """Names of the method's own options."""
+        return [
+            name
+            for name, parameter in inspect.signature(self.combine).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+
+
+METHODS: dict[str, Method] = {}
+
+
+def register(name: str, *, expects: str, makes: str = "maps", pools: bool = False) -> Callable:
+    """Return a decorator that makes a function available as ``merge(method=name)``.
+
+    Parameters
+    ----------
+    name : str
+    expects : {"inflated", "fractionated"}
+        The kind of sub-posterior that the method is made for. Draws of the other kind are rescaled.
+    makes : {"maps", "draws"}, default "maps"
+        Whether the function returns one affine map a batch, or new draws.
+    pools : bool, default False
+        Whether the result has the pooled mean and covariance.
+    """
+
+    def add(combine: Callable) -> Callable:
+        METHODS[name] = Method(name, expects, makes, pools, combine)
+        return combine
+
+    return add
+
+
+def find(name: str) -> Method:
+    """Return the method of that name, or raise an error that lists the valid ones."""
+    if not isinstance(name, str) or name not in METHODS:
+        valid = ", ".join(f'"{known}"' for known in METHODS)
+        raise ValueError(f"unknown method {name!r}. Valid methods are {valid}.")
+    return METHODS[name]
+
+
+def check_options(method: Method, options: Mapping[str, Any]) -> None:
+    """Refuse options that the method does not have."""
+    if unknown := [name for name in options if name not in method.options]:
+        valid = ", ".join(method.options) or "none"
+        raise TypeError(
+            f'method "{method.name}" has no option {", ".join(unknown)}. Its options are: {valid}; '
+            "all others are arguments of merge itself."
+        )

@@ -1,0 +1,105 @@
+"""plot_discrepancy(): how far each method's merge is from the full posterior."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from arviz_swiss.plots import style
+
+FLOOR = "_floor"
+# A linear axis cannot show values that differ by more.
+LOG_RANGE = 20.0
+
+
+def plot_discrepancy(
+    compare_result: pd.DataFrame,
+    *,
+    measures: str | list[str] | None = None,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """Draw the table of `compare`: methods by measures, with what chance alone would give.
+
+    Parameters
+    ----------
+    compare_result : DataFrame
+        As `compare` returned it, with a reference or without.
+    measures : str or list of str, optional
+        Which measures, all when absent.
+    axes : sequence of matplotlib Axes, optional
+        One for each measure. Without them a figure is made, with a legend above the panels.
+    figsize : tuple, optional
+
+    Returns
+    -------
+    array of matplotlib Axes
+        One for each measure, methods from top to bottom as in the table. A dot inside the grey bar
+        is no further from the reference than two samples of the full posterior from each other. The
+        axis is logarithmic where values differ by more than a factor of 20. Without a reference,
+        one panel with each method's distances from the others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
+    >>> full = {"mu": rng.normal(size=(2, 500))}
+    >>> table = az_swiss.compare(batches, full, methods=["swiss", "consensus"])
+    >>> axes = az_swiss.plot_discrepancy(table, measures="iad")
+    >>> axes[0].get_title()
+    'iad'
+    """
+    known = [name for name in compare_result if f"{name}{FLOOR}" in compare_result]
+    methods = [str(name) for name in compare_result.index]
+    height = 0.28 * len(methods) + 0.7
+    if not known:
+        axes, _ = style.make_axes(1, axes, figsize, panel=(4.0, height))
+        _draw_between(axes[0], compare_result[methods])
+        _label_methods(axes, methods)
+        return axes
+    wanted = [measures] if isinstance(measures, str) else list(measures or known)
+    if unknown := [name for name in wanted if name not in known]:
+        raise ValueError(f"no measure {', '.join(unknown)}; the table has {', '.join(known)}.")
+    axes, is_new = style.make_axes(
+        len(wanted), axes, figsize, columns=5, panel=(2.4, height), sharey=True
+    )
+    for ax, name in zip(axes, wanted, strict=True):
+        _draw(ax, compare_result[name].to_numpy(), compare_result[f"{name}{FLOOR}"].to_numpy())
+        ax.set_title(name, fontsize="medium")
+    _label_methods(axes, methods)
+    if is_new:
+        style.legend_above(axes, axes[0].get_legend_handles_labels()[0])
+    return axes
+
+
+def _draw(ax, values: np.ndarray, floors: np.ndarray) -> None:
+    rows = np.arange(len(values))
+    positive = np.concatenate([values, floors])
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    if positive.size and positive.max() > LOG_RANGE * positive.min():
+        ax.set_xscale("log")
+        left = positive.min() / 2
+    else:
+        left = 0.0
+    ax.hlines(rows, left, floors, color=style.GREY, linewidth=8, label="noise floor")
+    ax.plot(values, rows, "o", color=style.BLUE, markersize=5, label="merged")
+    ax.set_xlim(left=left)
+
+
+def _draw_between(ax, table: pd.DataFrame) -> None:
+    distances = table.to_numpy(copy=True)
+    np.fill_diagonal(distances, np.nan)
+    for row, values in enumerate(distances):
+        others = values[np.isfinite(values)]
+        ax.plot(others, np.full(others.size, row), "o", color=style.BLUE, markersize=5, alpha=0.5)
+    ax.set_xlim(left=0)
+    ax.set_title("distance from each other method", fontsize="medium")
+
+
+def _label_methods(axes: np.ndarray, methods: list[str]) -> None:
+    for ax in axes:
+        ax.set_yticks(range(len(methods)), methods)
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.spines[["top", "right"]].set_visible(False)

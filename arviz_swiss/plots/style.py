@@ -1,0 +1,77 @@
+"""What all plots share: colours, axes, and how thin lines get when there are many."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+# Okabe and Ito's palette, which people with any colour vision can tell apart.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
+GREY = "#BBBBBB"
+CYCLE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE)
+
+MOST_PANELS = 40
+MOST_TICKS = 30
+
+
+def limit_panels(labels: list, what: str = "parameters") -> int:
+    """Return how many panels to draw, and warn when not all."""
+    if len(labels) > MOST_PANELS:
+        warnings.warn(
+            f"drawing the first {MOST_PANELS} of {len(labels)} {what}: choose with var_names.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return min(len(labels), MOST_PANELS)
+
+
+def make_axes(
+    count: int,
+    axes: Any,
+    figsize: Any,
+    *,
+    columns: int = 4,
+    together: int = 1,
+    panel: tuple[float, float],
+    **options,
+) -> tuple[np.ndarray, bool]:
+    """Return `count` axes, the user's or new ones, and whether they are new.
+
+    So many as go `together` share a row.
+    """
+    if axes is not None:
+        given = np.ravel(np.asarray(axes, dtype=object))
+        if len(given) != count:
+            raise ValueError(f"{len(given)} axes for {count} panels: pass one for each.")
+        return given, False
+    from matplotlib import pyplot
+
+    rows = -(-count // columns)
+    columns = together * -(-count // (rows * together))
+    size = figsize or (panel[0] * columns, panel[1] * rows + 0.5)
+    _, made = pyplot.subplots(
+        rows, columns, figsize=size, layout="constrained", squeeze=False, **options
+    )
+    for unused in made.ravel()[count:]:
+        unused.remove()
+    return made.ravel()[:count], True
+
+
+def legend_above(axes: np.ndarray, handles: list) -> None:
+    """Put the legend above all panels, where no data are."""
+    axes[0].figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+
+
+def faintness(count: int) -> float:
+    """Return the opacity at which so many overlapping lines stay legible."""
+    return float(np.clip(2.0 / np.sqrt(count), 0.15, 0.9))
+
+
+def some_ticks(count: int, always: list[int]) -> list[int]:
+    """Return the positions to label: all if they are few, else some, and those that must be."""
+    if count <= MOST_TICKS:
+        return list(range(count))
+    gap = -(-count // MOST_TICKS)
+    spaced = range(0, count, 2 * gap)
+    return sorted({*always, *(p for p in spaced if all(abs(p - a) >= gap for a in always))})

@@ -1,0 +1,214 @@
+"""Powers of the likelihood and the prior in each batch, and how the batches' weights follow.
+
+Batch b's draws target ``prior^a_b * likelihood_b^p_b``. Its weight in the pooling is ``1 / p_b``
+whatever its size, and the prior is counted ``sum_b a_b / p_b`` times.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arviz_swiss.batches import Batch
+from arviz_swiss.warnings import MergeWarning
+
+KINDS = ("inflated", "fractionated", "full_prior")
+
+
+class Powers(NamedTuple):
+    """Likelihood powers ``p_b`` and prior powers ``a_b`` of the batches, and their kind.
+
+    `prior_share` is how many times the prior is to count, `stands_for` the number of rows that the
+    merged posterior stands for over those it has seen: both 1 unless batches were dropped.
+    """
+
+    likelihood: np.ndarray
+    prior: np.ndarray
+    kind: str
+    prior_share: float = 1.0
+    stands_for: float = 1.0
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The batches' weights in the pooling."""
+        return 1.0 / self.likelihood
+
+    @property
+    def missing_prior(self) -> float:
+        """How many times the prior must be added for it to count as it is to."""
+        missing = self.prior_share - float(np.sum(self.prior / self.likelihood))
+        return 0.0 if abs(missing) < 1e-6 else missing
+
+
+def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> Powers:
+    """Return the powers from the argument, else from the attributes, else from the kind."""
+    count = len(batches)
+    kind = _resolve_kind(batches, kind)
+    likelihood = _from_argument(batches, powers)
+    if likelihood is None:
+        likelihood = _from_attrs(batches, "swiss_power")
+    if likelihood is None:
+        likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
+        if kind == "inflated":
+            _warn_unequal_sizes(batches)
+    prior = _from_attrs(batches, "swiss_prior_power")
+    if prior is None:
+        prior = np.full(count, 1.0 / count if kind == "fractionated" else 1.0)
+    return Powers(likelihood, prior, kind)
+
+
+def keep(powers: Powers, kept: Sequence[int]) -> Powers:
+    """Return the powers of the kept batches, as if there were no others.
+
+    Weights of inflated batches are scaled to the sum that all had, so that the prior counts as
+    before: a kept batch then stands for its share of the dropped rows too. Fractionated batches
+    take their share of the prior with them when they go.
+    """
+    rest = powers._replace(likelihood=powers.likelihood[kept], prior=powers.prior[kept])
+    if powers.kind == "inflated":
+        stands_for = float(powers.weights.sum() / rest.weights.sum())
+        return rest._replace(likelihood=rest.likelihood / stands_for, stands_for=stands_for)
+    if powers.kind == "fractionated":
+        gone = powers.prior @ powers.weights - rest.prior @ rest.weights
+        return rest._replace(prior_share=1.0 - float(gone))
+    return rest
+
+
+def describe_rest(powers: Powers) -> str:
+    """Return what the merged posterior stands for after batches were dropped."""
+    count = powers.likelihood.size
+    remaining = f"the remaining {count} batches" if count > 1 else "the remaining batch"
+    if powers.kind == "inflated":
+        return f"as many rows as before, all like those of {remaining}"
+    share = f"the prior to the power {powers.prior_share:.4g}"
+    prior = "the whole prior" if powers.prior_share == 1.0 else share
+    return f"the rows of {remaining} only, under {prior}"
+
+
+def check_prior_counted(powers: Powers, has_prior: bool) -> None:
+    """Refuse powers that count the prior other than once, unless prior draws can mend it."""
+    if powers.missing_prior == 0 or has_prior:
+        return
+    times = float(np.sum(powers.prior / powers.likelihood))
+    if powers.kind == "full_prior":
+        remedy = (
+            'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
+            "group (pm.sample_prior_predictive)"
+        )
+    else:
+        remedy = (
+            "pass the powers that the batches were sampled with (N / n_b for total_size=N), the "
+            "right kind, or draws of the prior as prior="
+        )
+    raise ValueError(
+        f'the prior would be counted {times:.4g} times instead of once (kind="{powers.kind}", '
+        f"likelihood powers {_brief(powers.likelihood)}, prior powers {_brief(powers.prior)}): "
+        f"{remedy}."
+    )
+
+
+def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
+    """Return the number of rows of each batch, as recorded, else observed; None where unknown."""
+    recorded = [batch.attrs.get("swiss_size") for batch in batches]
+    if all(size is not None for size in recorded):
+        return [int(size) for size in recorded]
+    return observed_sizes(batches)
+
+
+def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
+    """Return the number of observed values of each batch, or None where any is unknown."""
+    sizes = []
+    for batch in batches:
+        observed = batch.groups.get("observed_data")
+        if observed is None or not observed.data_vars:
+            return None
+        sizes.append(max(int(array.size) for array in observed.data_vars.values()))
+    return sizes
+
+
+def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
+    if kind is not None and kind not in KINDS:
+        valid = ", ".join(f'"{name}"' for name in KINDS)
+        raise ValueError(f"unknown kind {kind!r}. Valid kinds are {valid}.")
+    recorded = {}
+    for batch in batches:
+        if said := batch.attrs.get("swiss_kind"):
+            recorded.setdefault(said, batch)
+    if len(recorded) > 1:
+        found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
+        raise ValueError(f"batches of different kinds: {found}. Sample them all in the same way.")
+    said = next(iter(recorded), None)
+    if said and kind and kind != said:
+        raise ValueError(
+            f'kind="{kind}", but {recorded[said]} was sampled as "{said}" (its attribute '
+            "swiss_kind). Leave kind out."
+        )
+    return kind or said or "inflated"
+
+
+def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
+    if powers is None:
+        return None
+    if isinstance(powers, Mapping):
+        named = {str(key): value for key, value in powers.items()}
+        unknown = [key for key in named if key not in {batch.label for batch in batches}]
+        missing = [str(batch) for batch in batches if batch.label not in named]
+        if unknown or missing:
+            raise ValueError(
+                f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
+                f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
+            )
+        powers = [named[batch.label] for batch in batches]
+    try:
+        values = np.asarray(powers, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"powers must be numbers, got {powers!r}") from error
+    if values.ndim == 0:
+        values = np.full(len(batches), float(values))
+    if values.shape != (len(batches),):
+        raise ValueError(
+            f"{values.size} powers for {len(batches)} batches: pass one number, one a batch, or a "
+            "mapping by batch label."
+        )
+    return _check_positive(batches, values, "power")
+
+
+def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
+    """Return an attribute of every batch; None where no batch has it."""
+    values = [batch.attrs.get(attr) for batch in batches]
+    if all(value is None for value in values):
+        return None
+    for batch, value in zip(batches, values, strict=True):
+        if value is None:
+            remedy = " or pass powers for all" if attr == "swiss_power" else ""
+            raise ValueError(
+                f"{batch} has no attribute {attr}, other batches have. Set it in all{remedy}."
+            )
+    return _check_positive(batches, np.asarray(values, dtype=float), attr)
+
+
+def _check_positive(batches: Sequence[Batch], values: np.ndarray, what: str) -> np.ndarray:
+    for batch, value in zip(batches, values, strict=True):
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"{batch}: {what} {value:g}, but a power must be positive and finite.")
+    return values
+
+
+def _warn_unequal_sizes(batches: Sequence[Batch]) -> None:
+    sizes = observed_sizes(batches)
+    if sizes is None or len(set(sizes)) == 1:
+        return
+    warnings.warn(
+        f"the batches have {min(sizes)} to {max(sizes)} observations and no powers are known: "
+        f"assuming that each likelihood was raised to the power {len(batches)}, the number of "
+        "batches. If you sampled with total_size=N, pass powers=N / n_b for each batch instead.",
+        MergeWarning,
+        stacklevel=4,
+    )
+
+
+def _brief(values: np.ndarray) -> str:
+    if np.ptp(values) < 1e-12 * np.max(values):
+        return f"{values[0]:.4g}"
+    return f"{values.min():.4g} to {values.max():.4g}"

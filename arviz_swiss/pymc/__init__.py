@@ -1,0 +1,14 @@
+"""Everything that needs PyMC: tempered models, and a model's unconstrained space."""
+
+from arviz_swiss.pymc.sampling import BatchError, sample_batches
+from arviz_swiss.pymc.space import ModelSpace
+from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
+
+__all__ = [
+    "BatchError",
+    "ModelSpace",
+    "fractionate",
+    "inflate",
+    "sample_batches",
+    "tempering_attrs",
+]

@@ -1,0 +1,204 @@
+"""Variables of one batch alone, through a model that may be that of another batch.
+
+A batch has its own number of groups, so the graphs of the model are rebuilt for arrays of any
+length.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.logprob.transforms import CircularTransform
+from pytensor.graph.traversal import ancestors
+
+from arviz_swiss.pymc.graphs import Arrays, Vectorized, evaluate, names_among, vectorize
+from arviz_swiss.pymc.space import wrapped
+from arviz_swiss.pymc.usage import arrays_of
+
+__all__ = ["BatchSpace", "depending"]
+
+
+class BatchSpace:
+    """The unconstrained space of batch-local variables, and deterministics of them.
+
+    Arrays are (chain, draw, ...).
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model of any one batch.
+    local : mapping of name to int
+        Free variables that each batch has its own of, and the axis along which batches differ.
+    shared : sequence of str
+        Free variables that all batches share.
+    untransformed : sequence of str, optional
+        Local variables that stay on their own scale.
+    deterministics : sequence of str, optional
+        Deterministics to compute, where the model's graph gives them for any batch.
+
+    Attributes
+    ----------
+    transforms : dict
+        PyMC's transform of each local variable that has one.
+
+    Raises
+    ------
+    ValueError
+        If a transform depends on data of the model's own batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.batch_space import BatchSpace
+    >>> with pm.Model(coords={"group": ["a", "b"]}) as model:
+    ...     spread = pm.HalfNormal("spread", dims="group")
+    >>> space = BatchSpace(model, {"spread": 0}, [])
+    >>> space.forward({"spread": np.ones((1, 1, 3))})
+    {'spread': array([[[0., 0., 0.]]])}
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        local: Mapping[str, int],
+        shared: Sequence[str],
+        *,
+        untransformed: Sequence[str] = (),
+        deterministics: Sequence[str] = (),
+    ):
+        free = {rv.name: rv for rv in model.free_RVs}
+        self.model = model
+        self._axes = dict(local)
+        self._roots = {name: rv for name, rv in free.items() if name in {*local, *shared}}
+        self.transforms = {
+            name: model.rvs_to_transforms[rv]
+            for name, rv in self._roots.items()
+            if name in local
+            and name not in untransformed
+            and model.rvs_to_transforms[rv] is not None
+        }
+        self._deterministics = {
+            var.name: var
+            for var in model.deterministics
+            if var.name in deterministics and self._follows(var)
+        }
+        self._forward = {name: self._transform(name, "forward") for name in self.transforms}
+        self._backward = {name: self._transform(name, "backward") for name in self.transforms}
+
+    def forward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Move one batch's local variables that have a transform to the real line.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Draws of shared and local variables, on their own scale.
+
+        Returns
+        -------
+        dict of name to array
+            Angles are cut opposite their circular mean.
+        """
+        images = {name: evaluate(f, arrays)[name] for name, f in self._forward.items()}
+        for name, image in images.items():
+            if isinstance(self.transforms[name], CircularTransform):
+                centre = np.angle(np.exp(1j * image).sum(axis=(0, 1)))
+                images[name] = centre + wrapped(image - centre)
+        return images
+
+    def backward(self, images: Mapping[str, np.ndarray], shared: Mapping[str, Any]) -> Arrays:
+        """Move one batch's local variables that have a transform back to their own scale.
+
+        Parameters
+        ----------
+        images : mapping of name to array
+            All local variables, as they were moved.
+        shared : mapping of name to array
+            Shared variables, on their own scale.
+
+        Returns
+        -------
+        dict of name to array
+        """
+        arrays = {**images, **shared}
+        for name, function in self._backward.items():  # in the model's order: parents come first
+            arrays[name] = evaluate(function, arrays)[name]
+        return {name: arrays[name] for name in self._backward}
+
+    def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Compute those deterministics that can be, for arrays of these sizes.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Draws of shared and local variables, on their own scale.
+
+        Returns
+        -------
+        dict of name to array
+        """
+        found = {}
+        for name, graph in self._deterministics.items():
+            inputs = self._inputs(graph)
+            try:
+                function = vectorize(inputs, {name: graph}, any_length=self._axes)
+                found[name] = evaluate(function, arrays)[name]
+            except (ValueError, TypeError, IndexError, AssertionError, NotImplementedError):
+                continue  # the graph is made for the sizes of the model's own batch
+        return found
+
+    def _inputs(self, graph: pt.TensorVariable) -> dict[str, pt.TensorVariable]:
+        within = set(ancestors([graph]))
+        return {name: rv for name, rv in self._roots.items() if rv in within}
+
+    def _follows(self, graph: pt.TensorVariable) -> bool:
+        """Tell whether a deterministic depends on local variables, and no unknown ones."""
+        roots = set(self._roots.values())
+        reached = set(ancestors([graph], blockers=roots))
+        others = [rv for rv in self.model.basic_RVs if rv not in roots]
+        return not reached.intersection(others) and any(
+            n in self._axes for n in self._inputs(graph)
+        )
+
+    def _transform(self, name: str, direction: str) -> Vectorized:
+        rv = self._roots[name]
+        ndim = (rv if direction == "forward" else self.model.rvs_to_values[rv]).type.ndim
+        value = pt.tensor(name, dtype=rv.type.dtype, shape=(None,) * ndim)
+        graph = getattr(self.transforms[name], direction)(value, *rv.owner.inputs)
+        from_end = rv.type.ndim - self._axes[name]
+        if any(a.ndim >= from_end and a.shape[-from_end] > 1 for a in arrays_of([graph])):
+            raise ValueError(
+                f"The transform of {name!r} depends on the data of one batch, and {name!r} belongs "
+                f'to one batch alone. Pass transforms={{"{name}": None}} to move it on its own '
+                f'scale, or var_names="~{name}" to leave it out.'
+            )
+        inputs = {k: v for k, v in self._inputs(graph).items() if k != name} | {name: value}
+        return vectorize(inputs, {name: graph}, any_length=self._axes)
+
+
+def depending(model: pm.Model, names: Sequence[str]) -> list[str]:
+    """Name the deterministics that depend on the named free variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.batch_space import depending
+    >>> with pm.Model() as model:
+    ...     mu, z = pm.Normal("mu"), pm.Normal("z", shape=3)
+    ...     u, v = pm.Deterministic("u", mu + z), pm.Deterministic("v", 2 * mu)
+    >>> depending(model, ["z"])
+    ['u']
+    """
+    variables = [rv for rv in model.free_RVs if rv.name in names]
+    return [var.name for var in model.deterministics if names_among(var, variables)]

@@ -1,0 +1,331 @@
+"""A batch's density from its PyMC model: log density and gradient of prior and likelihood apart."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob import transformed_conditional_logp
+from pymc.logprob.utils import replace_rvs_by_values
+from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
+
+from arviz_swiss.densities import MergeSpace
+from arviz_swiss.flatten import Variable as Placed
+from arviz_swiss.pymc.compiling import without_advice_on_blas
+from arviz_swiss.pymc.space import ModelSpace
+from arviz_swiss.pymc.tempering import tempering_attrs
+
+__all__ = ["ModelDensity", "check_model"]
+
+# Smaller constants may be shapes and axes, which operations want to know beforehand.
+LARGE = 20
+KEPT = 16
+
+
+class ModelDensity:
+    """The log density of one batch, at many points at once.
+
+    Batches whose models differ in their data alone share one compiled function.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The plain model of the batch, not a tempered one.
+    space : arviz_swiss.densities.MergeSpace
+        The space of the merge.
+    label : str
+        The batch's label, named in errors.
+
+    Raises
+    ------
+    ValueError
+        If the model is tempered, has other free variables than the merged ones, or transforms them
+        in another way.
+
+    Notes
+    -----
+    Potentials are counted with the prior. A variable that was merged on its own scale has its
+    density there, without a Jacobian.
+    """
+
+    def __init__(self, model: pm.Model, space: MergeSpace, label: str = ""):
+        check_model(model, space, label)
+        self._model, self._space, self._label = model, space, label
+        self._inputs = _inputs(model, space)
+        _check_transforms(model, space, label)
+        self._orders = {
+            variable.name: _order(model, variable, space) for variable in space.layout.variables
+        }
+        self._functions: dict[tuple[str, bool], Callable] = {}
+
+    def __reduce__(self):
+        """Pickle what it was made of: compiled functions stay where they are."""
+        return ModelDensity, (self._model, self._space, self._label)
+
+    def log_prior(self, x: np.ndarray) -> np.ndarray:
+        """Return the log density of the prior, Jacobians included: (points,)."""
+        return self._value("prior", x)
+
+    def log_likelihood(self, x: np.ndarray) -> np.ndarray:
+        """Return the log likelihood: (points,)."""
+        return self._value("likelihood", x)
+
+    def grad_log_prior(self, x: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log prior: (points, parameters)."""
+        return self._gradient("prior", x)
+
+    def grad_log_likelihood(self, x: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log likelihood: (points, parameters)."""
+        return self._gradient("likelihood", x)
+
+    def _value(self, term: str, x: np.ndarray) -> np.ndarray:
+        (values,) = self._function(term, False)(self._split(x))
+        # a flat prior depends on no input, and comes without the points
+        return np.broadcast_to(values, (len(x),))
+
+    def _gradient(self, term: str, x: np.ndarray) -> np.ndarray:
+        arrays = self._function(term, True)(self._split(x))
+        layout = self._space.layout
+        whole = np.empty((len(x), layout.size))
+        for name, array in zip(self._inputs, arrays, strict=True):
+            variable = next(v for v in layout.variables if v.name == name)
+            columns = np.arange(variable.columns.start, variable.columns.stop)
+            whole[:, columns[self._orders[name]]] = array.reshape(len(x), -1)
+        return whole[:, self._space.free]
+
+    def _split(self, x: np.ndarray) -> list[np.ndarray]:
+        """Return the model's own variables, its dimensions and coordinates in its own order."""
+        whole = np.repeat(self._space.constants[None], len(x), axis=0)
+        whole[:, self._space.free] = x
+        columns = {v.name: v.columns for v in self._space.layout.variables}
+        return [
+            whole[:, columns[name]][:, self._orders[name]]
+            .reshape(len(x), *self._shape(name))
+            .astype(value.type.dtype)
+            for name, value in self._inputs.items()
+        ]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return self._space.unconstrained[name].shape[1:]
+
+    def _function(self, term: str, gradient: bool) -> Callable:
+        if (term, gradient) not in self._functions:
+            graph = _graph(self._model, self._inputs, self._space, term)
+            self._functions[term, gradient] = _compiled(
+                graph, list(self._inputs.values()), gradient
+            )
+        return self._functions[term, gradient]
+
+
+def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
+    """Refuse a model whose density in the space of the merge is not that of its batch.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    space : arviz_swiss.densities.MergeSpace
+    label : str
+        The batch's label, named in errors.
+    """
+    if hasattr(model, "swiss_tempering"):
+        raise ValueError(
+            f'batch "{label}": the model is tempered. Pass the plain model of the batch: the '
+            "powers are known from the merged object."
+        )
+    tempering_attrs(model)
+    merged = set(space.layout.names)
+    free = [rv.name for rv in model.free_RVs]
+    if extra := [name for name in free if name not in merged]:
+        raise ValueError(
+            f'batch "{label}": the model has free variables {", ".join(extra)} that were not '
+            "merged, such as latent variables of the batch alone. The density of the merged "
+            "parameters is an integral over them, which the model does not give: such a merge "
+            "cannot be refined or certified."
+        )
+    if missing := sorted(merged - set(free)):
+        raise ValueError(
+            f'batch "{label}": merged variables {", ".join(missing)} are not free variables of the '
+            f"model, which has {', '.join(free)}."
+        )
+    if not model.observed_RVs:
+        raise ValueError(f'batch "{label}": the model has no observed variables, so no likelihood.')
+
+
+def _inputs(model: pm.Model, space: MergeSpace) -> dict[str, Variable]:
+    """Return one value variable a free variable, on the scale of the merge."""
+    return {
+        rv.name: model.rvs_to_values[rv] if rv.name in space.transformed else rv.type(rv.name)
+        for rv in model.free_RVs
+    }
+
+
+def _check_transforms(model: pm.Model, space: MergeSpace, label: str) -> None:
+    """Refuse a model that leads to the merge's space by other transforms than the merge did."""
+    own = {rv.name for rv in model.free_RVs if model.rvs_to_transforms[rv] is not None}
+    for name in space.transformed:
+        if name not in own:
+            _refuse_transform(label, name, "the model does not transform it")
+    stays = [name for name in own if name not in space.transformed]
+    found = ModelSpace(model, untransformed=stays).backward(space.unconstrained)
+    for name in space.transformed:
+        expected = space.constrained[name]
+        if found[name].shape != expected.shape or not np.allclose(
+            found[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
+        ):
+            _refuse_transform(label, name, "the model's own transform is another one")
+
+
+def _refuse_transform(label: str, name: str, why: str) -> None:
+    raise ValueError(
+        f'batch "{label}", variable {name}: merged on another scale than the model\'s: {why}. '
+        "Merge with model=, or pass densities on the scale of your transforms."
+    )
+
+
+def _order(model: pm.Model, variable: Placed, space: MergeSpace) -> np.ndarray:
+    """Return where the model's elements of a variable, in its order, lie in the merge's."""
+    positions = np.arange(variable.size).reshape(variable.shape)
+    dims = model.named_vars_to_dims.get(variable.name)
+    if not dims or set(dims) != set(variable.dims):
+        return positions.ravel()
+    positions = positions.transpose([variable.dims.index(dim) for dim in dims])
+    for axis, dim in enumerate(dims):
+        values = model.coords.get(dim)
+        if values is None or dim not in space.layout.coords:
+            continue
+        place = {value: i for i, value in enumerate(space.layout.coords[dim].values.tolist())}
+        found = np.asarray(values).tolist()
+        if set(found) != set(place):
+            raise ValueError(
+                f"variable {variable.name}: the model's coordinates along {dim} are not those of "
+                "the merged object."
+            )
+        positions = positions.take([place[value] for value in found], axis=axis)
+    return positions.ravel()
+
+
+def _graph(
+    model: pm.Model, inputs: Mapping[str, Variable], space: MergeSpace, term: str
+) -> Variable:
+    """Return the log prior or log likelihood of one point, a scalar."""
+    values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+    values |= {rv: inputs[rv.name] for rv in model.free_RVs}
+    transforms = {
+        rv: model.rvs_to_transforms[rv] if rv.name in space.transformed else None
+        for rv in model.free_RVs
+    }
+    transforms |= {rv: None for rv in model.observed_RVs}
+    terms = transformed_conditional_logp(
+        rvs=model.free_RVs if term == "prior" else model.observed_RVs,
+        rvs_to_values=values,
+        rvs_to_transforms=transforms,
+        jacobian=term == "prior",
+    )
+    if term == "prior" and model.potentials:
+        terms += replace_rvs_by_values(
+            model.potentials, rvs_to_values=values, rvs_to_transforms=transforms
+        )
+    return pt.add(*[pt.sum(one) for one in terms], pt.constant(0.0))
+
+
+class _Lifted(NamedTuple):
+    """A scalar graph whose large constants and shared variables have become inputs."""
+
+    graph: Variable
+    inputs: list[Variable]
+    data: list[Variable]
+    values: list[np.ndarray]
+
+
+class _Entry(NamedTuple):
+    lifted: _Lifted
+    gradient: bool
+    call: Callable
+    # compiled functions have storage of their own, and threads may share them
+    lock: threading.Lock
+
+
+_cache: list[_Entry] = []
+
+
+def _compiled(graph: Variable, inputs: Sequence[Variable], gradient: bool) -> Callable:
+    """Return a function of many points, compiled now or for an equal graph with other data."""
+    lifted = _lift(graph, list(inputs))
+    found = [e for e in _cache if e.gradient == gradient and _same(e.lifted, lifted)]
+    if found:
+        entry = found[0]
+    else:
+        entry = _Entry(lifted, gradient, _compile(lifted, gradient), threading.Lock())
+        _cache.append(entry)
+        del _cache[:-KEPT]
+
+    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with entry.lock:
+            return entry.call(*arrays, *lifted.values)
+
+    return call
+
+
+def _lift(graph: Variable, inputs: list[Variable]) -> _Lifted:
+    """Make inputs of all data, with lengths left open, so that graphs of two batches are alike."""
+    leaves = [var for var in ancestors([graph], blockers=inputs) if _is_data(var)]
+    data = [
+        pt.tensor(dtype=leaf.type.dtype, shape=[1 if n == 1 else None for n in leaf.type.shape])
+        for leaf in leaves
+    ]
+    (lifted,) = clone_replace(
+        [graph], dict(zip(leaves, data, strict=True)), rebuild_strict=False, copy_inputs_over=True
+    )
+    return _Lifted(lifted, inputs, data, [_data_of(leaf) for leaf in leaves])
+
+
+def _is_data(var: Variable) -> bool:
+    if not isinstance(var.type, TensorType):
+        return False
+    if isinstance(var, SharedVariable):
+        return True
+    return isinstance(var, Constant) and np.size(var.data) > LARGE
+
+
+def _data_of(leaf: Any) -> np.ndarray:
+    return np.asarray(leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True))
+
+
+def _same(old: _Lifted, new: _Lifted) -> bool:
+    if [i.type for i in old.inputs] != [i.type for i in new.inputs]:
+        return False
+    if [d.type for d in old.data] != [d.type for d in new.data]:
+        return False
+    return equal_computations(
+        [old.graph], [new.graph], in_xs=[*old.inputs, *old.data], in_ys=[*new.inputs, *new.data]
+    )
+
+
+def _compile(lifted: _Lifted, gradient: bool) -> Callable:
+    many = [
+        pt.tensor(dtype=value.type.dtype, shape=(None, *value.type.shape))
+        for value in lifted.inputs
+    ]
+    replaced = dict(zip(lifted.inputs, many, strict=True))
+    (values,) = vectorize_graph([lifted.graph], replaced)
+    # points do not interact: the gradient of the sum is each point's own gradient
+    outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore") if gradient else [values]
+    inputs = [*many, *lifted.data]
+    with without_advice_on_blas():
+        return pytensor.function(inputs, outputs, mode=_mode(), on_unused_input="ignore")
+
+
+def _mode() -> Mode | None:
+    """Return a mode that compiles in seconds, where there is a C++ compiler; else the default.
+
+    Numba, PyMC 6's default, is as fast at many points at once but takes half a minute to compile.
+    """
+    return Mode("cvm", "fast_run") if pytensor.config.cxx else None

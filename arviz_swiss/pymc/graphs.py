@@ -1,0 +1,112 @@
+"""Graphs of a PyMC model, evaluated at many draws at once."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
+
+__all__ = [
+    "UNCOMPILED",
+    "Arrays",
+    "Vectorized",
+    "check_present",
+    "evaluate",
+    "names_among",
+    "vectorize",
+]
+
+Arrays = dict[str, np.ndarray]
+
+# Elements of inputs and outputs that are held at a time: 32 MB, and intermediates beside them.
+CHUNK_ELEMENTS = 2**22
+
+# Each operation runs once for a whole chunk of draws, so NumPy is as fast as compiled code would
+# be, and nobody waits for a compiler.
+UNCOMPILED = Mode(linker="py", optimizer="fast_compile")
+
+
+class Vectorized(NamedTuple):
+    """A function of draws along one sample dimension."""
+
+    ndims: dict[str, int]
+    call: Callable[[Mapping[str, np.ndarray]], Arrays]
+
+
+def vectorize(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any], any_length: Iterable[str] = ()
+) -> Vectorized:
+    """Make a function of many draws from the graph of one draw.
+
+    Inputs named in `any_length` may have other lengths than in the graph.
+    """
+    shapes = {
+        name: (None,) * var.type.ndim if name in any_length else var.type.shape
+        for name, var in inputs.items()
+    }
+    many = {
+        name: pt.tensor(name, dtype=var.type.dtype, shape=(None, *shapes[name]))
+        for name, var in inputs.items()
+    }
+    replacements = {inputs[name]: many[name] for name in inputs}
+    vectorized = vectorize_graph(list(outputs.values()), replacements)
+    compiled = pytensor.function(
+        list(many.values()), vectorized, mode=UNCOMPILED, on_unused_input="ignore"
+    )
+    ndims = {name: var.type.ndim for name, var in inputs.items()}
+
+    def call(arrays: Mapping[str, np.ndarray]) -> Arrays:
+        values = [np.asarray(arrays[name], var.type.dtype) for name, var in inputs.items()]
+        results = compiled(*values)
+        # a graph that depends on no input comes back without the sample dimension
+        return {
+            name: np.broadcast_to(result, (len(values[0]), *result.shape))
+            if result.ndim == var.type.ndim
+            else result
+            for (name, var), result in zip(outputs.items(), results, strict=True)
+        }
+
+    return Vectorized(ndims, call)
+
+
+def evaluate(function: Vectorized, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    """Call a function on chunks of draws, whatever the number of sample dimensions."""
+    check_present(arrays, function.ndims)
+    arrays = {name: np.asarray(arrays[name]) for name in function.ndims}
+    shapes = {n: a.shape[: a.ndim - function.ndims[n]] for n, a in arrays.items()}
+    if len(set(shapes.values())) != 1:
+        raise ValueError(f"Variables must have the same sample dimensions first, got {shapes}.")
+    sample_shape = next(iter(shapes.values()))
+    count = math.prod(sample_shape)
+    if count == 0:
+        raise ValueError(f"There are no draws: the sample dimensions have shape {sample_shape}.")
+    rows = {n: a.reshape(count, *a.shape[len(sample_shape) :]) for n, a in arrays.items()}
+    trial = function.call({name: array[:1] for name, array in rows.items()})
+    results = {name: np.empty((count, *a.shape[1:]), a.dtype) for name, a in trial.items()}
+    per_draw = sum(array[:1].size for array in (*rows.values(), *results.values()))
+    step = max(1, CHUNK_ELEMENTS // per_draw)
+    for start in range(0, count, step):
+        chunk = slice(start, start + step)
+        for name, array in function.call({n: a[chunk] for n, a in rows.items()}).items():
+            results[name][chunk] = array
+    return {name: a.reshape((*sample_shape, *a.shape[1:])) for name, a in results.items()}
+
+
+def names_among(graph: pt.TensorVariable, variables: Sequence[pt.TensorVariable]) -> list[str]:
+    """Name those of the variables that a graph depends on."""
+    found = set(ancestors([graph]))
+    return [var.name for var in variables if var in found]
+
+
+def check_present(arrays: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse draws without these variables."""
+    if missing := [name for name in names if name not in arrays]:
+        raise ValueError(
+            f"The model's free variables {missing} are not among the draws, which have "
+            f"{list(arrays)}. Pass the model that made the draws, or name the variables to merge."
+        )

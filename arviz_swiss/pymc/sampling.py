@@ -1,0 +1,384 @@
+"""Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
+
+import numbers
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from threadpoolctl import threadpool_limits
+
+from arviz_swiss import store
+from arviz_swiss.executors import Portable, run
+from arviz_swiss.functions import differing, identify
+from arviz_swiss.partition import partition, row_count, take
+from arviz_swiss.progress import progress
+from arviz_swiss.pymc import structure
+from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.usage import check_uses_batch
+from arviz_swiss.pymc.worker import (
+    KINDS,
+    Task,
+    build_model,
+    check_sample_kwargs,
+    default_sampler,
+    sample_task,
+    temper,
+)
+
+__all__ = ["BatchError", "sample_batches"]
+
+# Begins the names of settings that say what the user's function is.
+BUILD = "build "
+
+
+class BatchError(RuntimeError):
+    """Some batches could not be sampled or saved; the others are kept.
+
+    Parameters
+    ----------
+    failed : dict of str to Exception
+        The cause, by the label of the batch.
+    idatas : dict of str to InferenceData or DataTree
+        The batches that were sampled, by label.
+    folder : Path, optional
+        Where the sampled batches were saved.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc import BatchError
+    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
+    >>> print(error)
+    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
+    """
+
+    def __init__(
+        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
+    ):
+        self.failed = failed
+        self.idatas = idatas
+        self.folder = folder
+        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
+        advice = (
+            "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
+            "only what is missing."
+            if folder is None
+            else f"Mend the cause and run the same call again: it takes finished batches from "
+            f"{folder} and samples only what is missing. If build itself must change, pass another "
+            "folder."
+        )
+        super().__init__(
+            f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
+            f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
+        )
+
+    def __reduce__(self):
+        """Pickle with all that it carries."""
+        return BatchError, (self.failed, self.idatas, self.folder)
+
+
+def sample_batches(
+    build: Callable[[Any], pm.Model],
+    data: Any,
+    *,
+    batches: int,
+    groups: Any = None,
+    stratify: Any = None,
+    kind: str = "inflated",
+    executor: Any = None,
+    folder: str | Path | None = None,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 2,
+    nuts_sampler: str | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+    **sample_kwargs: Any,
+) -> list[Any]:
+    r"""Split the data into batches and sample the sub-posterior of each.
+
+    Parameters
+    ----------
+    build : callable
+        The ordinary model function: ``build(batch_data) -> pymc.Model``, where ``batch_data`` is of
+        the same type as `data` and holds the rows of one batch. Closures and functions defined in a
+        notebook are fine.
+    data : array, DataFrame, dict of arrays, or xarray Dataset
+        All rows.
+    batches : int
+        Number of batches.
+    groups, stratify : array-like or hashable, optional
+        One label per row, or the name of a column of `data`: rows that stay together, and values
+        that are spread evenly. See `arviz_swiss.partition.partition`.
+    kind : {"inflated", "fractionated", "full_prior"}, default "inflated"
+        What each batch samples: the prior times the likelihood to the power :math:`N / n_b`; the
+        prior to the power :math:`n_b / N` times the likelihood; or the model as it is, together
+        with draws from the prior. Models with random effects need "fractionated" and `groups`.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Where to run; by default a pool of one process per core. Threads run side by side only with
+        nutpie. The workers of a Dask cluster need this package.
+    folder : path, optional
+        Where each finished batch is saved at once. Run the same call again to sample only what is
+        missing.
+    draws, tune, chains : int
+        Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
+    nuts_sampler : str, optional
+        As in ``pymc.sample``, whose default it is.
+    random_seed : int or numpy.random.Generator, optional
+        The same seed gives the same batches and draws, on every executor. The batches are those
+        that `partition` makes of the same data, `batches`, `groups`, `stratify` and integer seed.
+        Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
+        the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
+    progressbar : bool, default True
+        Show one progress bar over the batches.
+    **sample_kwargs
+        Further arguments of ``pymc.sample``, such as ``target_accept``.
+
+    Returns
+    -------
+    list of InferenceData or DataTree
+        One per batch, in order, each with the groups ``posterior``, ``sample_stats``,
+        ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
+        ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
+        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``swiss_random_seed``,
+        ``sampled_variables``, and ``swiss_local`` where variables belong to one batch alone.
+
+    Raises
+    ------
+    BatchError
+        If some batches failed. The others are saved, and returned on the exception.
+    ValueError, TypeError
+        Before sampling, if the arguments or the model cannot be used, or if `folder` was made with
+        other settings or another `build`: its source, or data and functions that it refers to.
+    OSError
+        If `folder` cannot be written to.
+
+    Warns
+    -----
+    MergeWarning
+        If a saved batch is damaged and must be sampled again.
+
+    See Also
+    --------
+    arviz_swiss.partition.partition : How rows are assigned to batches.
+    arviz_swiss.pymc.inflate, arviz_swiss.pymc.fractionate : The models that are sampled.
+
+    Notes
+    -----
+    With nutpie, and data in ``pm.Data``, each worker compiles one model and swaps the data of its
+    batches. A free variable is taken as local to its batch if its size or coordinates differ
+    between the first two batches, or change when the rows of both are put into one model; the
+    latter also finds the effects of equally many groups per batch that have no coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from arviz_swiss.pymc import sample_batches
+    >>> def build(batch):
+    ...     with pm.Model() as model:
+    ...         mu = pm.Normal("mu", 0, 10)
+    ...         pm.Normal("y", mu, 1, observed=pm.Data("y_data", batch))
+    ...     return model
+    >>> y = np.random.default_rng(1).normal(3, 1, size=400)
+    >>> with ThreadPoolExecutor(1) as executor:
+    ...     idatas = sample_batches(
+    ...         build, y, batches=4, executor=executor, nuts_sampler="nutpie",
+    ...         draws=100, tune=200, random_seed=1, progressbar=False,
+    ...     )
+    >>> [idata.posterior.attrs["swiss_batch"] for idata in idatas]
+    ['b0', 'b1', 'b2', 'b3']
+    >>> idatas[0].posterior.attrs["swiss_size"], idatas[0].posterior.attrs["swiss_power"]
+    (100, 4.0)
+    """
+    _check_arguments(build, kind, draws=draws, tune=tune, chains=chains)
+    check_sample_kwargs(sample_kwargs)
+    folder = None if folder is None else Path(folder)
+    recorded = None if folder is None else store.read_settings(folder)
+    seed = _seed(random_seed, recorded)
+    batch_seeds = np.random.SeedSequence(seed).spawn(_count(batches))
+    indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=seed)
+    labels = [f"b{position}" for position in range(batches)]
+    idatas: dict[str, Any] = {}
+    if folder is not None:
+        settings = {
+            "batches": batches,
+            "kind": kind,
+            "draws": draws,
+            "tune": tune,
+            "chains": chains,
+            "nuts_sampler": nuts_sampler or default_sampler(),
+            "sample_kwargs": _text(sample_kwargs),
+            "random_seed": seed,
+            "data": store.fingerprint(data),
+            "groups": None if groups is None else store.fingerprint(groups),
+            "stratify": None if stratify is None else store.fingerprint(stratify),
+            "partition": store.fingerprint(np.concatenate([[len(i), *i] for i in indices])),
+            **{f"{BUILD}{name}": value for name, value in identify(build).items()},
+        }
+        idatas = _resume(folder, recorded, settings, labels)
+    pending = [label for label in labels if label not in idatas]
+    if not pending:
+        return [idatas[label] for label in labels]
+
+    first, local = _check_models(build, data, indices, kind, grouped=groups is not None)
+    if folder is not None and recorded is None:
+        store.write_settings(folder, settings)
+    tasks = {}
+    for label, index, batch_seed in zip(labels, indices, batch_seeds, strict=True):
+        if label in pending:
+            task = Task(
+                label=label,
+                build=build,
+                data=take(data, index),
+                rows=len(index),
+                total=row_count(data),
+                kind=kind,
+                first=first,
+                local=local,
+                draws=draws,
+                tune=tune,
+                chains=chains,
+                nuts_sampler=nuts_sampler,
+                seeds=_integers(batch_seed, 2),
+                random_seed=seed,
+                sample_kwargs=sample_kwargs,
+            )
+            tasks[label] = Portable(task, by_value=build)
+    failed = _sample(tasks, executor, folder, idatas, len(labels), progressbar)
+    idatas = {label: idatas[label] for label in labels if label in idatas}
+    if failed:
+        raise BatchError({k: failed[k] for k in labels if k in failed}, idatas, folder)
+    return list(idatas.values())
+
+
+def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, BaseException]:
+    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
+    failed = {}
+    # bitwise the same draws everywhere: sums depend on the number of BLAS threads
+    with (
+        threadpool_limits(1),
+        progress(total, "Sampling", progressbar, done=len(idatas)) as advance,
+    ):
+        for label, outcome in run(sample_task, tasks, executor):
+            if outcome.error is not None:
+                failed[label] = outcome.error
+            else:
+                idatas[label] = outcome.result
+                if folder is not None:
+                    try:
+                        store.write_batch(folder, label, outcome.result)
+                    except OSError as error:
+                        failed[label] = error
+            advance()
+    return failed
+
+
+def _resume(folder, recorded, settings, labels) -> dict[str, Any]:
+    """Return the finished batches of a folder that was made with the same settings."""
+    if recorded is None:
+        return {}
+    (recorded, built), (settings, build) = (_split(recorded), _split(settings))
+    store.require_same(recorded, settings, folder)
+    if names := differing(built, build):
+        raise ValueError(
+            f"build is not the function that folder {folder} was begun with: {', '.join(names)} "
+            "differ. Batches of two models cannot be merged. Pass another folder to begin anew, or "
+            "the function as it was to resume."
+        )
+    found = {label: store.read_batch(folder, label) for label in labels}
+    return {label: idata for label, idata in found.items() if idata is not None}
+
+
+def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings, and apart from them those that say what `build` is."""
+    build = {k.removeprefix(BUILD): v for k, v in settings.items() if k.startswith(BUILD)}
+    return {k: v for k, v in settings.items() if not k.startswith(BUILD)}, build
+
+
+def _check_models(build, data, indices, kind, grouped) -> tuple[structure.Structure, tuple]:
+    """Build the models of the first two batches, and refuse what would only fail later."""
+    probes = [indices[0]]
+    if len(indices) > 1:
+        probes += [indices[1], np.sort(np.concatenate(indices[:2]))]
+    tables = [take(data, index) for index in probes]
+    names = ("batch b0", "batch b1", "batches b0 and b1 together")
+    models = [build_model(build, *one) for one in zip(tables, names, strict=False)]
+    described = [
+        structure.describe(model, len(index)) for model, index in zip(models, probes, strict=True)
+    ]
+    first, first_model = described[0], models[0]
+    local = first.imputed
+    if len(described) > 1:
+        check_uses_batch(models, tables, row_count(data))
+        _, second, together = described
+        local = structure.find_local(first, second, together)
+        structure.check_local(local, first, second, kind=kind, grouped=grouped)
+        structure.check_same(first, second, local, "batch b1")
+    temper(first_model, kind, len(indices[0]), row_count(data), local)
+    if kind == "full_prior":
+        _check_prior(first_model, local)
+    return first, local
+
+
+def _check_prior(model: pm.Model, local) -> None:
+    for rv in model.free_RVs:
+        if rv.name in local:
+            continue
+        try:
+            pm.draw(rv, mode=UNCOMPILED)
+        except NotImplementedError as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(
+                f"The prior of {rv.name} cannot be drawn from ({reason}), which "
+                'kind="full_prior" needs. Pass kind="inflated", or give it a proper prior.'
+            ) from error
+
+
+def _check_arguments(build, kind, **counts) -> None:
+    if not callable(build):
+        hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
+        raise TypeError(
+            f"build must be a function of one batch of the data that returns a pymc.Model, got "
+            f"{type(build).__name__!r}.{hint}"
+        )
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    for name, value in counts.items():
+        least = 0 if name == "tune" else 1
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def _count(batches: Any) -> int:
+    return batches if isinstance(batches, numbers.Integral) and batches > 0 else 0
+
+
+def _seed(random_seed, recorded) -> int:
+    if random_seed is None and recorded is not None:
+        return recorded["random_seed"]
+    if random_seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_seed, np.random.Generator):
+        return int(random_seed.integers(2**63))
+    if not isinstance(random_seed, numbers.Integral) or random_seed < 0:
+        raise ValueError(
+            "random_seed must be an integer of at least 0, a Generator or None, got "
+            f"{random_seed!r}."
+        )
+    return int(random_seed)
+
+
+def _integers(seed: np.random.SeedSequence, count: int) -> tuple[int, ...]:
+    return tuple(int(value) >> 1 for value in seed.generate_state(count))
+
+
+def _text(sample_kwargs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(sample_kwargs.items()))
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,382 @@
+"""A PyMC model's unconstrained space: draws there, back again, and their deterministics."""
+
+import copy
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from pymc.logprob.transforms import CircularTransform
+from pymc.logprob.utils import replace_rvs_by_values
+
+from arviz_swiss.flatten import Layout, place
+from arviz_swiss.pymc.graphs import (
+    Arrays,
+    Vectorized,
+    check_present,
+    evaluate,
+    names_among,
+    vectorize,
+)
+
+__all__ = ["ModelSpace", "data_dependent", "wrapped"]
+
+
+class ModelSpace:
+    r"""The space in which PyMC samples a model: every free variable on the real line.
+
+    Arrays have any number of sample dimensions first, the same for all variables of a call.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model of any one batch; its observed data matter only for deterministics.
+    var_names : sequence of str, optional
+        Free variables of the space; all of the model when absent. Leave out those that belong to
+        one batch alone.
+    untransformed : sequence of str, optional
+        Variables that stay on their own scale.
+    deterministics : sequence of str, optional
+        Deterministics that `deterministics` computes. When absent, all that depend on no other
+        free variable than those in `var_names`. See `data_dependent` for those that depend on the
+        batch's data.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Free variables of the space, in the model's order.
+    transforms : dict
+        PyMC's transform of each variable that has one.
+    deterministic_names : tuple of str
+        Deterministics that can be computed.
+    dims : dict
+        Dimension names of each free variable and deterministic, as ArviZ names them.
+    coords : dict
+        Coordinate values of the model's dimensions.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, a variable of the space is discrete, or the transform of one depends
+        on a variable outside the space.
+
+    Notes
+    -----
+    Draws of a variable on the circle, such as ``pm.VonMises``, are cut at :math:`\pm\pi` and can
+    be torn apart there. `recentred` moves the cut opposite their circular mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc import ModelSpace
+    >>> with pm.Model() as model:
+    ...     sigma = pm.HalfNormal("sigma")
+    ...     variance = pm.Deterministic("variance", sigma**2)
+    >>> space = ModelSpace(model)
+    >>> unconstrained = space.forward({"sigma": np.array([[1.0, 2.0]])})
+    >>> unconstrained
+    {'sigma': array([[0.        , 0.69314718]])}
+    >>> constrained = space.backward(unconstrained)
+    >>> constrained
+    {'sigma': array([[1., 2.]])}
+    >>> space.deterministics(constrained)
+    {'variance': array([[1., 4.]])}
+    """
+
+    name = "model"
+
+    def __init__(
+        self,
+        model: pm.Model,
+        *,
+        var_names: Sequence[str] | None = None,
+        untransformed: Sequence[str] = (),
+        deterministics: Sequence[str] | None = None,
+    ):
+        free = {rv.name: rv for rv in model.free_RVs}
+        names = list(free) if var_names is None else list(var_names)
+        _check_known("var_names", names, free)
+        _check_known("untransformed", untransformed, names)
+        self.model = model
+        self._free = {name: rv for name, rv in free.items() if name in names}
+        self.names = tuple(self._free)
+        _check_continuous(self._free)
+        self.transforms = {
+            name: model.rvs_to_transforms[rv]
+            for name, rv in self._free.items()
+            if model.rvs_to_transforms[rv] is not None and name not in untransformed
+        }
+        self._centres: Arrays = {}
+        outside = [rv for name, rv in free.items() if name not in self.names]
+        self._check_transforms(outside)
+        self._deterministics = self._find_deterministics(deterministics, outside)
+        self.deterministic_names = tuple(self._deterministics)
+        self.dims = {
+            name: _dims_of(model, name, var.type.ndim)
+            for name, var in (self._free | self._deterministics).items()
+        }
+        self.coords = {
+            dim: np.asarray(values) for dim, values in model.coords.items() if values is not None
+        }
+
+    def forward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Move draws to the real line; not finite where they lie on the edge of the support.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Draws of the free variables, on their own scale.
+
+        Returns
+        -------
+        dict of name to array
+            Named by the variables' own names.
+        """
+        images = evaluate(self._forward, arrays)
+        for name, centre in self._centres.items():
+            images[name] = centre + wrapped(images[name] - centre)
+        return images
+
+    def backward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Move draws from the real line back to their own scale.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Unconstrained draws of the free variables.
+
+        Returns
+        -------
+        dict of name to array
+        """
+        return evaluate(self._backward, arrays)
+
+    def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Compute the model's deterministics.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Draws of the free variables, on their own scale, as `backward` returns them.
+
+        Returns
+        -------
+        dict of name to array
+        """
+        return evaluate(self._compute, arrays) if self._deterministics else {}
+
+    def recentred(self, batches: Iterable[Mapping[str, np.ndarray]]) -> "ModelSpace":
+        """Return the same space, with variables on the circle cut opposite their circular mean.
+
+        Parameters
+        ----------
+        batches : iterable of mapping of name to array
+            Draws of all batches that are merged, on their own scale. They are read once, and only
+            if the space has variables on the circle.
+
+        Returns
+        -------
+        ModelSpace
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc as pm
+        >>> from arviz_swiss.pymc import ModelSpace
+        >>> with pm.Model() as model:
+        ...     angle = pm.VonMises("angle", 3.0, 5.0)
+        >>> draws = {"angle": np.array([3.0, -3.0])}
+        >>> ModelSpace(model).recentred([draws]).forward(draws)["angle"].round(2)
+        array([3.  , 3.28])
+        """
+        circular = [
+            name
+            for name, transform in self.transforms.items()
+            if isinstance(transform, CircularTransform)
+        ]
+        recentred = copy.copy(self)
+        if circular:
+            totals = dict.fromkeys(circular, 0.0)
+            for arrays in batches:
+                check_present(arrays, circular)
+                for name in circular:
+                    on_circle = np.exp(1j * np.asarray(arrays[name]))
+                    sample_ndim = on_circle.ndim - self._free[name].type.ndim
+                    totals[name] += on_circle.sum(axis=tuple(range(sample_ndim)))
+            recentred._centres = {name: np.angle(total) for name, total in totals.items()}
+        return recentred
+
+    def layout(self, constrained: Layout, example: Mapping[str, np.ndarray]) -> Layout:
+        """Lay out the unconstrained variables along `parameter`.
+
+        Parameters
+        ----------
+        constrained : Layout
+            Of the variables on their own scale.
+        example : mapping of name to array
+            Some unconstrained draws, with dimensions (chain, draw, ...).
+
+        Returns
+        -------
+        Layout
+            A dimension whose length the transform changes is renamed after it, as in
+            ``color_simplex``, and counted from zero.
+        """
+        variables, coords, start = [], {}, 0
+        for variable in constrained.variables:
+            shape = example[variable.name].shape[2:]
+            dims = _unconstrained_dims(
+                variable.dims, variable.shape, shape, self.transforms.get(variable.name)
+            )
+            variables.append(place(variable.name, dims, shape, start))
+            start = variables[-1].columns.stop
+            for dim, length in zip(dims, shape, strict=True):
+                if dim not in variable.dims:
+                    coords[dim] = xr.DataArray(np.arange(length), dims=dim)
+            coords |= {k: v for k, v in constrained.coords.items() if set(v.dims) <= set(dims)}
+        return Layout(tuple(variables), coords)
+
+    def describe(self) -> str:
+        """Return the transforms' names as text."""
+        return json.dumps({name: _name_of(tr) for name, tr in self.transforms.items()})
+
+    @cached_property
+    def _forward(self) -> Vectorized:
+        inputs = {name: rv.type(name) for name, rv in self._free.items()}
+        outputs = {
+            name: self.transforms[name].forward(inputs[name], *rv.owner.inputs)
+            if name in self.transforms
+            else inputs[name]
+            for name, rv in self._free.items()
+        }
+        return vectorize(inputs, self._replace(outputs, inputs, {}))
+
+    @cached_property
+    def _backward(self) -> Vectorized:
+        inputs = {
+            name: self.model.rvs_to_values[rv].type(name)
+            if name in self.transforms
+            else rv.type(name)
+            for name, rv in self._free.items()
+        }
+        return vectorize(inputs, self._replace(self._free, inputs, self.transforms))
+
+    @cached_property
+    def _compute(self) -> Vectorized:
+        inputs = {name: rv.type(name) for name, rv in self._free.items()}
+        return vectorize(inputs, self._replace(self._deterministics, inputs, {}))
+
+    def _replace(self, graphs: Mapping[str, Any], inputs: Mapping[str, Any], transforms) -> dict:
+        """Replace random variables in graphs by the back-transformed inputs."""
+        values = {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
+        values |= {rv: inputs[name] for name, rv in self._free.items()}
+        replaced = replace_rvs_by_values(
+            list(graphs.values()),
+            rvs_to_values=values,
+            rvs_to_transforms={rv: transforms.get(name) for name, rv in self._free.items()},
+        )
+        return dict(zip(graphs, replaced, strict=True))
+
+    def _check_transforms(self, outside: Sequence[pt.TensorVariable]) -> None:
+        """Refuse transforms that cannot be computed within the space."""
+        for name, transform in self.transforms.items():
+            rv = self._free[name]
+            graph = transform.forward(rv.type(), *rv.owner.inputs)
+            if needed := names_among(graph, outside):
+                raise ValueError(
+                    f"The transform of {name!r} depends on {needed}, which are not in var_names="
+                    f"{list(self.names)}. Add them, or pass untransformed=[{name!r}]."
+                )
+
+    def _find_deterministics(
+        self, names: Sequence[str] | None, outside: Sequence[pt.TensorVariable]
+    ) -> dict[str, pt.TensorVariable]:
+        """Choose the deterministics to compute."""
+        found = {var.name: var for var in self.model.deterministics}
+        needs = {name: names_among(var, outside) for name, var in found.items()}
+        if names is None:
+            return {name: var for name, var in found.items() if not needs[name]}
+        _check_known("deterministics", names, found)
+        for name in names:
+            if needs[name]:
+                raise ValueError(
+                    f"Deterministic {name!r} depends on {needs[name]}, which are not in var_names="
+                    f"{list(self.names)}. Leave it out."
+                )
+        return {name: var for name, var in found.items() if name in names}
+
+
+def data_dependent(model: pm.Model) -> tuple[str, ...]:
+    """Name the deterministics that depend on the batch's data: ``pm.Data`` or observed variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model of one batch.
+
+    Returns
+    -------
+    tuple of str
+        Data that the model holds as plain arrays are constants, and not noticed.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.space import data_dependent
+    >>> with pm.Model() as model:
+    ...     x = pm.Data("x", [1.0, 2.0, 3.0])
+    ...     slope = pm.Normal("slope")
+    ...     double = pm.Deterministic("double", 2 * slope)
+    ...     line = pm.Deterministic("line", slope * x)
+    >>> data_dependent(model)
+    ('line',)
+    """
+    data = [*model.data_vars, *model.observed_RVs]
+    return tuple(var.name for var in model.deterministics if names_among(var, data))
+
+
+def wrapped(angle: np.ndarray) -> np.ndarray:
+    """Bring angles between -pi and pi."""
+    return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
+
+
+def _dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
+    """Name the dimensions as ArviZ does where the model does not."""
+    dims = model.named_vars_to_dims.get(name) or (None,) * ndim
+    return tuple(f"{name}_dim_{i}" if dim is None else dim for i, dim in enumerate(dims))
+
+
+def _unconstrained_dims(
+    dims: tuple[str, ...], shape: tuple[int, ...], unconstrained: tuple[int, ...], transform: Any
+) -> tuple[str, ...]:
+    """Rename the dimensions whose length the transform changes."""
+    if len(shape) == len(unconstrained):
+        return tuple(
+            dim if before == after else f"{dim}_{_name_of(transform)}"
+            for dim, before, after in zip(dims, shape, unconstrained, strict=True)
+        )
+    kept = len(unconstrained) - 1
+    return (*dims[:kept], f"{dims[-1]}_{_name_of(transform)}")
+
+
+def _name_of(transform: Any) -> str:
+    return getattr(transform, "name", type(transform).__name__.lower())
+
+
+def _check_known(argument: str, names: Iterable[str], known: Iterable[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{argument}: {unknown} are not among {list(known)} of the model.")
+
+
+def _check_continuous(free: Mapping[str, pt.TensorVariable]) -> None:
+    if discrete := [name for name, rv in free.items() if not rv.type.dtype.startswith("float")]:
+        raise ValueError(
+            f"Free variables {discrete} are discrete, and merging moves draws on the real line. "
+            "Marginalize them out of the model, for instance with a pm.Mixture, or leave them out "
+            "of the variables to merge."
+        )

@@ -1,0 +1,267 @@
+"""What the batches' models have in common: which free variables are shared, which are local."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import pymc as pm
+import pytensor
+
+from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.observed import imputed_names
+
+__all__ = ["Structure", "check_local", "check_model", "check_same", "describe", "find_local"]
+
+
+class Structure(NamedTuple):
+    """The free variables of one model.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows of the data that the model was built from.
+    shapes : dict
+        Shape of each free variable.
+    labels : dict
+        Coordinate labels of each free variable, for every axis; None for an axis without.
+    imputed : tuple of str
+        Free variables that are missing entries of observed data.
+    """
+
+    rows: int
+    shapes: dict[str, tuple[int, ...]]
+    labels: dict[str, tuple[tuple | None, ...]]
+    imputed: tuple[str, ...]
+
+
+def check_model(model: Any, where: str) -> None:
+    """Refuse what cannot be divided: no model, no likelihood, discrete parameters.
+
+    Parameters
+    ----------
+    model : object
+        What the user's function returned.
+    where : str
+        The batch, for the error.
+
+    Raises
+    ------
+    TypeError
+        If it is not a PyMC model.
+    ValueError
+        If it has no observed variables, no free variables, or discrete ones.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc.structure import check_model
+    >>> check_model(None, "batch b0")
+    Traceback (most recent call last):
+    ...
+    TypeError: batch b0: build returned 'NoneType', expected a pymc.Model. ...
+    """
+    if not isinstance(model, pm.Model):
+        raise TypeError(
+            f"{where}: build returned {type(model).__name__!r}, expected a pymc.Model. End it with "
+            '"return model".'
+        )
+    if not model.observed_RVs:
+        raise ValueError(
+            f"{where}: the model has no observed variables, so every batch would only sample the "
+            "prior. Pass the data of the batch to a variable with observed=."
+        )
+    if not model.free_RVs:
+        raise ValueError(f"{where}: the model has no free variables, there is nothing to sample.")
+    discrete = [rv.name for rv in model.free_RVs if not rv.type.dtype.startswith("float")]
+    if discrete:
+        raise ValueError(
+            f"{where}: free variables {', '.join(discrete)} are discrete, and merging moves draws "
+            "on the real line. Marginalize them out of the model, for instance with a pm.Mixture."
+        )
+
+
+def describe(model: pm.Model, rows: int) -> Structure:
+    """Read the shapes and coordinate labels of a model's free variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    rows : int
+        Number of rows of the data that the model was built from.
+
+    Returns
+    -------
+    Structure
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.structure import describe
+    >>> with pm.Model(coords={"city": ["Bern", "Basel"]}) as model:
+    ...     level = pm.Normal("level", dims="city")
+    ...     y = pm.Normal("y", level[0], observed=[1.0, 2.0, 3.0])
+    >>> describe(model, 3).shapes, describe(model, 3).labels
+    ({'level': (2,)}, {'level': (('Bern', 'Basel'),)})
+    """
+    names = [rv.name for rv in model.free_RVs]
+    shapes = pytensor.function([], [rv.shape for rv in model.free_RVs], mode=UNCOMPILED)()
+    shapes = {name: tuple(map(int, shape)) for name, shape in zip(names, shapes, strict=True)}
+    labels = {}
+    for name in names:
+        dims = model.named_vars_to_dims.get(name) or (None,) * len(shapes[name])
+        coords = (None if dim is None else model.coords.get(dim) for dim in dims)
+        labels[name] = tuple(None if values is None else tuple(values) for values in coords)
+    return Structure(rows, shapes, labels, tuple(imputed_names(model)))
+
+
+def find_local(first: Structure, second: Structure, together: Structure) -> tuple[str, ...]:
+    """Name the free variables that each batch has its own copy of.
+
+    Parameters
+    ----------
+    first, second : Structure
+        The models of two batches.
+    together : Structure
+        The model of the rows of both. It unmasks variables without coordinate labels, such as the
+        effects of ten groups in each of two batches: together they are twenty.
+
+    Returns
+    -------
+    tuple of str
+        Missing entries of observed data are among them.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc.structure import Structure, find_local
+    >>> first = Structure(50, {"mu": (), "u": (10,)}, {"mu": (), "u": (None,)}, ())
+    >>> together = first._replace(rows=100, shapes={"mu": (), "u": (20,)})
+    >>> find_local(first, first, together)
+    ('u',)
+    """
+    found = [
+        name
+        for name in first.shapes
+        if name in second.shapes
+        and not (_same(first, second, name) and _same(first, together, name))
+    ]
+    return tuple(dict.fromkeys([*found, *first.imputed, *second.imputed]))
+
+
+def check_local(
+    local: Sequence[str], first: Structure, second: Structure, *, kind: str, grouped: bool
+) -> None:
+    """Refuse local variables where the kind of sub-posterior or the partition is wrong for them.
+
+    Parameters
+    ----------
+    local : sequence of str
+        Names found by `find_local`.
+    first, second : Structure
+        The models of two batches.
+    kind : str
+        "inflated", "fractionated" or "full_prior".
+    grouped : bool
+        Whether rows that belong together were kept in one batch.
+
+    Raises
+    ------
+    ValueError
+        If local variables are inflated, or may be spread over several batches.
+    """
+    latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
+    if not latent:
+        return
+    name = latent[0]
+    sizes = f"{first.shapes[name]} in batch b0 and {second.shapes[name]} in batch b1"
+    if kind == "inflated":
+        raise ValueError(
+            f"Free variables {', '.join(latent)} differ between batches in size or coordinates "
+            f"({name}: {sizes}), as random effects do. Raising the likelihood to a power is wrong "
+            "for variables that one batch alone informs: their posterior would be too narrow, and "
+            "that of the parameters above them too wide and in the wrong place. Pass "
+            'kind="fractionated" and groups=, which keeps all rows of a group in one batch. If '
+            "they are meant to be shared, give them the coordinates of the whole data in every "
+            "batch."
+        )
+    spread = [name for name in latent if not (grouped or _one_per_row(first, second, name))]
+    if spread:
+        raise ValueError(
+            f"Free variables {', '.join(spread)} differ between batches ({name}: {sizes}), but "
+            "their rows may be in several batches. Pass groups=, the label of each row's group, "
+            "to keep all rows of a group in one batch."
+        )
+    for name in latent:
+        if shared := _overlap(first, second, name):
+            raise ValueError(
+                f"Free variable {name} has coordinate {shared[0]!r} in batch b0 and in batch b1, "
+                "but differs between them in others. Pass groups= by which each coordinate is in "
+                "one batch only, or give it the coordinates of the whole data in every batch."
+            )
+
+
+def check_same(first: Structure, other: Structure, local: Iterable[str], where: str) -> None:
+    """Refuse a batch whose shared parameters are not those of the first batch.
+
+    Parameters
+    ----------
+    first, other : Structure
+        The models of the first batch and of another.
+    local : iterable of str
+        Names found by `find_local`.
+    where : str
+        The other batch, for the error.
+
+    Raises
+    ------
+    ValueError
+        If variables are missing, or shared ones differ in size or coordinates.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc.structure import Structure, check_same
+    >>> first = Structure(9, {"mu": ()}, {"mu": ()}, ())
+    >>> other = Structure(9, {"mu": (), "nu": ()}, {"mu": (), "nu": ()}, ())
+    >>> check_same(first, other, (), "batch b4")
+    Traceback (most recent call last):
+    ...
+    ValueError: batch b4: the free variables are mu, nu, but mu in batch b0. ...
+    """
+    names, expected = (
+        [name for name in structure.shapes if name not in structure.imputed]
+        for structure in (other, first)
+    )
+    if set(names) != set(expected):
+        raise ValueError(
+            f"{where}: the free variables are {', '.join(names)}, but {', '.join(expected)} in "
+            "batch b0. build must give every batch the same parameters, whatever its data."
+        )
+    for name in expected:
+        if name not in local and not _same(first, other, name):
+            raise ValueError(
+                f"{where}: free variable {name} has shape {other.shapes[name]}, but "
+                f"{first.shapes[name]} in batch b0, or other coordinates. If it is shared, give it "
+                "the coordinates of the whole data in every batch, or spread rare values over the "
+                'batches with stratify=; if it belongs to groups of rows, pass kind="fractionated" '
+                "and groups=."
+            )
+
+
+def _same(first: Structure, other: Structure, name: str) -> bool:
+    if name not in other.shapes or first.shapes[name] != other.shapes[name]:
+        return False
+    pairs = zip(first.labels[name], other.labels[name], strict=True)
+    return all(a == b or (a and b and set(a) == set(b)) for a, b in pairs)
+
+
+def _one_per_row(first: Structure, second: Structure, name: str) -> bool:
+    return first.rows in first.shapes[name] and second.rows in second.shapes[name]
+
+
+def _overlap(first: Structure, second: Structure, name: str) -> list:
+    """Labels of a local variable that two batches share, unless they only count from zero."""
+    for a, b in zip(first.labels[name], second.labels[name], strict=True):
+        if a and b and set(a) != set(b) and not (_counts(a) and _counts(b)):
+            return [label for label in a if label in set(b)]
+    return []
+
+
+def _counts(labels: tuple) -> bool:
+    return labels == tuple(range(len(labels)))

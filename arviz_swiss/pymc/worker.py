@@ -1,0 +1,341 @@
+"""Sample one batch: what runs in a worker of `sample_batches`."""
+
+import inspect
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from threadpoolctl import threadpool_limits
+
+from arviz_swiss import containers
+from arviz_swiss.pymc import structure
+from arviz_swiss.pymc.compiling import (
+    compile_once,
+    compiles_with_numba,
+    without_advice_on_blas,
+    without_cache,
+)
+from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.observed import observed_rows
+from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
+from arviz_swiss.warnings import MergeWarning
+
+__all__ = [
+    "KINDS",
+    "Task",
+    "build_model",
+    "check_sample_kwargs",
+    "default_sampler",
+    "sample_task",
+    "temper",
+]
+
+KINDS = ("inflated", "fractionated", "full_prior")
+
+_RESERVED = {
+    "model": "the models come from build",
+    "step": "every batch is sampled with NUTS",
+    "cores": "chains of a batch run one after the other, and batches in parallel",
+    "mp_ctx": "use executor=",
+    "blas_cores": "every batch uses one",
+    "quiet": "use progressbar=",
+    "trace": "use folder=",
+    "return_inferencedata": "the batches are always InferenceData or DataTree",
+    "discard_tuned_samples": "tuning draws cannot be merged",
+}
+# Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
+_NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
+_NUTPIE_COMPILES = {"backend", "gradient_backend"}
+
+# PyTensor's compilation and configuration are not safe to use from several threads at once.
+_lock = threading.RLock()
+
+
+class Task(NamedTuple):
+    """One batch and all that determines its draws."""
+
+    label: str
+    build: Callable[[Any], pm.Model]
+    data: Any
+    rows: int
+    total: int
+    kind: str
+    first: structure.Structure
+    local: tuple[str, ...]
+    draws: int
+    tune: int
+    chains: int
+    nuts_sampler: str | None
+    seeds: tuple[int, int]
+    random_seed: int
+    sample_kwargs: dict[str, Any]
+
+
+def check_sample_kwargs(sample_kwargs: dict[str, Any]) -> None:
+    """Refuse arguments of ``pymc.sample`` that are settled here.
+
+    Parameters
+    ----------
+    sample_kwargs : dict
+
+    Raises
+    ------
+    TypeError
+        If one of them is.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc.worker import check_sample_kwargs
+    >>> check_sample_kwargs({"cores": 4})
+    Traceback (most recent call last):
+    ...
+    TypeError: sample_batches does not take cores=: chains of a batch run one after the other, ...
+    """
+    for name in sample_kwargs:
+        if name in _RESERVED:
+            raise TypeError(f"sample_batches does not take {name}=: {_RESERVED[name]}.")
+    if (sample_kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
+        raise TypeError(
+            "sample_batches does not take idata_kwargs with log_likelihood: merging moves the "
+            "draws. Use pymc.compute_log_likelihood on the merged posterior."
+        )
+
+
+def default_sampler() -> str:
+    """Return what ``pymc.sample`` uses by default: nutpie where there is one, from PyMC 6 on.
+
+    Returns
+    -------
+    str
+    """
+    default = inspect.signature(pm.sample).parameters["nuts_sampler"].default
+    if default is not None:
+        return default
+    return "nutpie" if compiles_with_numba() and find_spec("nutpie") else "pymc"
+
+
+def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
+    """Call the user's function on one batch and check what it returns.
+
+    Parameters
+    ----------
+    build : callable
+    data : object
+        The rows of the batch.
+    where : str
+        The batch, for the errors.
+
+    Returns
+    -------
+    pymc.Model
+    """
+    with _lock:
+        model = build(data)
+    structure.check_model(model, where)
+    return model
+
+
+def temper(
+    model: pm.Model, kind: str, rows: int, total: int, local: tuple[str, ...] = ()
+) -> pm.Model:
+    """Return the model that one batch samples, by the kind of sub-posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    kind : {"inflated", "fractionated", "full_prior"}
+    rows, total : int
+        Number of rows of the batch, and of all batches.
+    local : tuple of str
+        Free variables that belong to the batch alone.
+
+    Returns
+    -------
+    pymc.Model
+        The powers follow ``pm.Data`` where the observed variables have one entry per row.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.worker import temper
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu")
+    ...     y = pm.Normal("y", mu, observed=[1.0, 2.0])
+    >>> [rv.name for rv in temper(model, "inflated", 2, 10).potentials]
+    ['swiss_likelihood']
+    """
+    if kind == "full_prior":
+        return model
+    follows = _one_entry_per_row(model, rows)
+    if kind == "inflated":
+        return inflate(model, total_size=total) if follows else inflate(model, total / rows)
+    local = [rv.name for rv in model.free_RVs if rv.name in local]
+    if follows:
+        return fractionate(model, total_size=total, local=local)
+    return fractionate(model, rows / total, local=local)
+
+
+def sample_task(task: Task) -> Any:
+    """Build, temper and sample one batch.
+
+    Parameters
+    ----------
+    task : Task
+
+    Returns
+    -------
+    InferenceData or DataTree
+    """
+    with threadpool_limits(1):
+        with _lock, warnings.catch_warnings():
+            # the caller has had these warnings from the first batch
+            warnings.simplefilter("ignore", MergeWarning)
+            model = build_model(task.build, task.data, f"batch {task.label}")
+            described = structure.describe(model, task.rows)
+            structure.check_same(task.first, described, task.local, f"batch {task.label}")
+            tempered = temper(model, task.kind, task.rows, task.total, task.local)
+        if _samples_compiled(task):
+            groups = _sample_nutpie(task, tempered, described)
+        else:
+            with _lock, without_advice_on_blas(), without_cache():
+                groups = _sample_pymc(task, tempered)
+        with _lock:
+            groups |= _data_groups(task, model)
+    groups["posterior"] = _tidy_posterior(groups["posterior"], task, tempered, described)
+    groups["sample_stats"] = _without_objects(groups["sample_stats"])
+    return containers.build(groups, containers.native_kind())
+
+
+def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
+    try:
+        return observed_rows(model) == rows
+    except ValueError:
+        return False
+
+
+def _samples_compiled(task: Task) -> bool:
+    if (task.nuts_sampler or default_sampler()) != "nutpie":
+        return False
+    if not set(task.sample_kwargs) <= _NUTPIE_ARGUMENTS:
+        return False
+    return not _NUTPIE_COMPILES & set(_nutpie_options(task.sample_kwargs))
+
+
+def _nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
+    options = {
+        **(sample_kwargs.get("nuts_sampler_kwargs") or {}),
+        **(sample_kwargs.get("nuts") or {}),
+    }
+    if "target_accept" in sample_kwargs:
+        options["target_accept"] = sample_kwargs["target_accept"]
+    if "max_treedepth" in options:
+        options["maxdepth"] = options.pop("max_treedepth")
+    return options
+
+
+def _sample_nutpie(
+    task: Task, model: pm.Model, described: structure.Structure
+) -> containers.Groups:
+    import nutpie
+
+    with _lock, without_advice_on_blas():
+        compiled = compile_once(model, described.shapes)
+    started = time.perf_counter()
+    idata = nutpie.sample(
+        compiled,
+        draws=task.draws,
+        tune=max(task.tune, 1),  # nutpie panics at 0
+        chains=task.chains,
+        cores=1,
+        seed=task.seeds[0],
+        save_warmup=False,
+        progress_bar=False,
+        **_nutpie_options(task.sample_kwargs),
+    )
+    groups = _kept(containers.read(idata).groups)
+    groups["posterior"].attrs |= {
+        "inference_library": "nutpie",
+        "inference_library_version": version("nutpie"),
+        "sampling_time": time.perf_counter() - started,
+        "tuning_steps": task.tune,
+    }
+    return groups
+
+
+def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
+    options = {"compute_convergence_checks": False, **task.sample_kwargs}
+    if task.nuts_sampler is not None:
+        options["nuts_sampler"] = task.nuts_sampler
+    idata = pm.sample(
+        task.draws,
+        tune=task.tune,
+        chains=task.chains,
+        cores=1,
+        random_seed=task.seeds[0],
+        progressbar=False,
+        quiet=True,
+        model=model,
+        **options,
+    )
+    return _kept(containers.read(idata).groups)
+
+
+def _kept(groups: containers.Groups) -> containers.Groups:
+    return {name: groups[name].load() for name in ("posterior", "sample_stats")}
+
+
+def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
+    """Return the data of the plain model and, where the merge needs them, draws from its prior."""
+    prior = {}
+    if task.kind == "full_prior":
+        shared = [rv for rv in model.free_RVs if rv.name not in task.local]
+        values = pm.draw(
+            shared,
+            draws=task.draws * task.chains,
+            random_seed=task.seeds[1],
+            mode=UNCOMPILED,
+        )
+        prior = {rv.name: value for rv, value in zip(shared, values, strict=True)}
+    groups = containers.read(pm.to_inference_data(prior=prior, model=model)).groups
+    wanted = ("prior", "observed_data", "constant_data")
+    return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
+
+
+def _tidy_posterior(
+    posterior: xr.Dataset, task: Task, model: pm.Model, described: structure.Structure
+) -> xr.Dataset:
+    """Drop what nutpie stores beside the model's variables, and say how the batch was made."""
+    names = [var.name for var in model.unobserved_RVs if var.name in posterior]
+    free = [rv.name for rv in model.free_RVs if rv.name in names]
+    attrs = {
+        "swiss_batch": task.label,
+        "swiss_size": task.rows,
+        "swiss_kind": task.kind,
+        "swiss_power": task.total / task.rows if task.kind == "inflated" else 1.0,
+        "swiss_prior_power": task.rows / task.total if task.kind == "fractionated" else 1.0,
+        # as text: files and xarray's attributes may cut integers of 64 bits
+        "swiss_random_seed": str(task.random_seed),
+        "sampled_variables": free if len(free) > 1 else free[0],
+    }
+    if task.kind == "fractionated":
+        attrs["swiss_transformed"] = tempering_attrs(model)["swiss_transformed"]
+    if local := [name for name in free if name in {*task.local, *described.imputed}]:
+        attrs["swiss_local"] = ",".join(local)
+    return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))
+
+
+def _without_objects(stats: xr.Dataset) -> xr.Dataset:
+    """Turn messages into text: files cannot hold the None that stands for no message."""
+    texts = {
+        name: stats[name].copy(data=np.where(stats[name].isnull(), "", stats[name]).astype(str))
+        for name in stats.data_vars
+        if stats[name].dtype == object
+    }
+    return stats.assign(texts)

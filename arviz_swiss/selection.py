@@ -1,0 +1,66 @@
+"""Which variables and elements of a merged object, by ArviZ's var_names, filter_vars and coords."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss import containers
+from arviz_swiss.containers import Groups
+from arviz_swiss.flatten import layout_of
+
+
+def selected(
+    dataset: xr.Dataset,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """Return the variables and elements that ArviZ's arguments select."""
+    chosen = dataset[containers.select_names(dataset, var_names, filter_vars)]
+    if unknown := [dim for dim in coords or {} if dim not in dataset.dims]:
+        raise ValueError(
+            f"coords name {', '.join(unknown)}; the dimensions are {', '.join(dataset.dims)}."
+        )
+    # One value stays a dimension of length one, so that labels keep its index.
+    wanted = {
+        dim: np.atleast_1d(value) if not isinstance(value, slice) else value
+        for dim, value in (coords or {}).items()
+        if dim in chosen.dims
+    }
+    try:
+        return chosen.sel(wanted)
+    except (KeyError, IndexError) as error:
+        raise ValueError(f"coords={dict(coords)!r}: no element {error}.") from error
+
+
+def merge_space(groups: Groups, group: str) -> xr.Dataset:
+    """Return the merged variables as they were merged: unconstrained where transforms were used."""
+    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str)))
+    unconstrained = groups.get(f"unconstrained_{group}", xr.Dataset())
+    own = [name for name in names if name in unconstrained]
+    if not own:
+        return groups[group][names]
+    plain = groups[group][[name for name in names if name not in own]]
+    kept = plain.drop_vars([c for c in plain.coords if c in unconstrained.coords])
+    return kept.merge(unconstrained[own], join="exact", compat="override")[names]
+
+
+def parameter_positions(
+    groups: Groups, group: str, var_names=None, filter_vars=None, coords=None
+) -> np.ndarray:
+    """Return the positions along `parameter` of `swiss_transform` that the arguments select."""
+    moved, own = merge_space(groups, group), groups[group]
+    # A transform that changes the number of elements gives them a dimension of its own, along which
+    # the variable's labels choose nothing.
+    lost = {d: v for d, v in (coords or {}).items() if d in own.dims and d not in moved.dims}
+    selected(own, coords=lost)
+    left = {dim: value for dim, value in (coords or {}).items() if dim not in lost}
+    dataset = selected(moved, var_names, filter_vars, left)
+    wanted = set(layout_of(dataset, list(dataset.data_vars)).labels())
+    labels = groups["swiss_transform"]["parameter"].values.astype(str)
+    positions = np.array([index for index, label in enumerate(labels) if label in wanted], int)
+    if not positions.size:
+        raise ValueError(f"var_names={var_names!r}: only constants are selected.")
+    return positions

@@ -1,0 +1,217 @@
+"""Where the merge happens: the variables' unconstrained space."""
+
+import json
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss import transforms
+from arviz_swiss.batches import Batch, Matched, load_arrays
+from arviz_swiss.flatten import Layout, place
+from arviz_swiss.warnings import MergeWarning
+
+Arrays = dict[str, np.ndarray]
+
+
+class Space(Protocol):
+    """What the merge asks of a space; all arrays are (chain, draw, ...), by variable name.
+
+    `transforms` holds the variables that differ between the two scales, `deterministic_names` what
+    `deterministics` computes, `dims` and `coords` of those.
+    """
+
+    name: str
+    transforms: dict[str, Any]
+    deterministic_names: Sequence[str]
+    dims: Mapping[str, tuple[str, ...]]
+    coords: Mapping[str, Any]
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the draws in unconstrained space, not finite where outside the support."""
+
+    def backward(self, arrays: Arrays) -> Arrays:
+        """Return the draws on their own scale."""
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return what follows from the draws on their own scale."""
+
+    def layout(self, constrained: Layout, example: Arrays) -> Layout:
+        """Return the layout of unconstrained variables, of which `example` holds some draws."""
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+
+
+class TransformSpace:
+    """Each variable through its own transform; those without one as they are.
+
+    Parameters
+    ----------
+    choices : mapping of variable name to transform
+        As the user gave them.
+    names : sequence of str
+        The variables that are merged.
+    """
+
+    name = "transforms"
+    deterministic_names = ()
+    dims: Mapping[str, tuple[str, ...]] = {}
+    coords: Mapping[str, Any] = {}
+
+    def __init__(self, choices: Mapping[str, Any] | None, names: Sequence[str]):
+        choices = checked_choices(choices)
+        if unknown := [name for name in choices if name not in names]:
+            raise ValueError(
+                f"transforms name {', '.join(unknown)}, but the merged variables are "
+                f"{', '.join(names)}."
+            )
+        resolved = {name: transforms.resolve(choice, name) for name, choice in choices.items()}
+        self.transforms = {
+            name: transform
+            for name, transform in resolved.items()
+            if not isinstance(transform, transforms.Identity)
+        }
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the draws in unconstrained space, not finite where outside the support."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return {
+                name: np.asarray(self._of(name).forward(array)) for name, array in arrays.items()
+            }
+
+    def backward(self, arrays: Arrays) -> Arrays:
+        """Return the draws on their own scale."""
+        return {name: np.asarray(self._of(name).backward(array)) for name, array in arrays.items()}
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return nothing: without a model, nothing is known to follow from the draws."""
+        return {}
+
+    def layout(self, constrained: Layout, example: Arrays) -> Layout:
+        """Return the layout of unconstrained variables, of which `example` holds some draws."""
+        variables, coords, start = [], {}, 0
+        for variable in constrained.variables:
+            shape = example[variable.name].shape[2:]
+            dims = transforms.unconstrained_dims(
+                variable.dims, variable.shape, shape, self._of(variable.name)
+            )
+            variables.append(place(variable.name, dims, shape, start))
+            start = variables[-1].columns.stop
+            kept = {dim for dim in dims if dim in constrained.coords}
+            coords |= {
+                name: coord for name, coord in constrained.coords.items() if set(coord.dims) <= kept
+            }
+            coords |= {
+                dim: xr.DataArray(np.arange(length), dims=dim)
+                for dim, length in zip(dims, shape, strict=True)
+                if dim not in variable.dims
+            }
+        return Layout(tuple(variables), coords)
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+        return transforms.describe(self.transforms)
+
+    def _of(self, name: str) -> Any:
+        return self.transforms.get(name) or transforms.Identity()
+
+
+def free_variables(model: Any) -> list[str] | None:
+    """Return the names of a PyMC model's free variables; None without a model."""
+    if model is None:
+        return None
+    if not hasattr(model, "free_RVs"):
+        raise TypeError(f"model must be a PyMC model, got {type(model).__name__}")
+    return [variable.name for variable in model.free_RVs]
+
+
+def split_choices(
+    choices: Mapping[str, Any] | None, local: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the transforms that the user chose for shared variables, and for local ones."""
+    choices = checked_choices(choices)
+    own = {name: choices.pop(name) for name in list(choices) if name in local}
+    return choices, own
+
+
+def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Space:
+    """Return the space of the merge: the model's, or that of the transforms by variable."""
+    names = matched.layout.names
+    if model is None:
+        return TransformSpace(choices, names)
+    draws = (load_arrays(batch, matched.layout) for batch in matched.batches)
+    return model_space(model, names, choices).recentred(draws)
+
+
+def model_space(model: Any, names: Sequence[str], choices: Mapping[str, Any] | None) -> Any:
+    """Return the unconstrained space of a PyMC model's variables.
+
+    Parameters
+    ----------
+    choices : mapping of variable to None, optional
+        Variables that stay on their own scale.
+    """
+    from arviz_swiss.pymc.space import ModelSpace, data_dependent
+
+    choices = checked_choices(choices)
+    check_only_none(choices)
+    space = ModelSpace(model, var_names=names, untransformed=list(choices))
+    rows = data_dependent(model)
+    kept = [name for name in space.deterministic_names if name not in rows]
+    return ModelSpace(model, var_names=names, untransformed=list(choices), deterministics=kept)
+
+
+def check_only_none(choices: Mapping[str, Any]) -> None:
+    """Refuse transforms by which the user would contradict the model."""
+    if own := [name for name, choice in choices.items() if choice is not None]:
+        raise ValueError(
+            f"transforms of {', '.join(own)}: with model=, the model's own transforms are used and "
+            "transforms may only say None, for a variable that stays on its own scale."
+        )
+
+
+def checked_choices(choices: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the user's transforms by variable; refuse what is no mapping."""
+    if choices is not None and not isinstance(choices, Mapping):
+        raise TypeError(
+            f"transforms must be a mapping of variable to transform, got {choices!r}. Write "
+            'transforms={"sigma": "log"}.'
+        )
+    return dict(choices or {})
+
+
+def check_powered_space(batches: Sequence[Batch], space: Space, kind: str) -> None:
+    """Refuse to merge a variable elsewhere than where its prior was raised to a power.
+
+    The attribute `swiss_untransformed` names variables whose prior was powered on their own scale,
+    `swiss_transformed` those powered in the model's unconstrained space.
+    """
+    if kind != "fractionated":
+        return
+    own_scale = _names_said(batches, "swiss_untransformed")
+    if wrong := [name for name in own_scale if name in space.transforms]:
+        raise ValueError(
+            f"the prior of {', '.join(wrong)} was fractionated on its own scale (untransformed=), "
+            f"but would be merged transformed. Pass transforms={{{_nones(wrong)}}}."
+        )
+    elsewhere = _names_said(batches, "swiss_transformed")
+    if missed := [name for name in elsewhere if name not in space.transforms]:
+        warnings.warn(
+            f"the prior of {', '.join(missed)} was fractionated in the model's unconstrained "
+            "space, but the merge is on its own scale: the merged posterior can be biased. Pass "
+            "model=, or transforms that lead to the same space.",
+            MergeWarning,
+            stacklevel=3,
+        )
+
+
+def _names_said(batches: Sequence[Batch], attr: str) -> list[str]:
+    said = [json.loads(batch.attrs.get(attr, "[]")) for batch in batches]
+    return sorted({name for names in said for name in names})
+
+
+def _nones(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}": None' for name in names)

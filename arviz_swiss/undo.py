@@ -1,0 +1,145 @@
+"""subposteriors(): undo a merge."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss import containers
+from arviz_swiss.containers import Groups
+from arviz_swiss.flatten import as_rows, layout_of, sample_arrays
+from arviz_swiss.maps import AffineMap, embed, invert, move
+from arviz_swiss.merged import in_merge_space, read_merged, space_of
+
+MERGE_ATTRS = (
+    "swiss_method",
+    "swiss_transforms",
+    "swiss_space",
+    "swiss_rescaled",
+    "swiss_left_out",
+    "swiss_dropped",
+    "swiss_stands_for",
+)
+
+
+def subposteriors(
+    merged: Any,
+    *,
+    group: str = "posterior",
+    transforms: Mapping[str, Any] | None = None,
+    model: Any = None,
+) -> dict[str, Any]:
+    """Undo a merge: return the original draws, batch by batch.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` returned it, or read back from a file.
+    group : str, default "posterior"
+    transforms : mapping of variable to transform, optional
+        Your own transform objects, if you merged with any: a merged object cannot hold them.
+    model : pymc.Model, optional
+        The model that you merged with, if any, likewise.
+
+    Returns
+    -------
+    dict of str to InferenceData or DataTree
+        By batch label, with the draws before the merge, the sampler's statistics, and the powers in
+        the attributes: what `merge` takes.
+
+    Raises
+    ------
+    ValueError
+        When `merged` is not a merged object, or its draws were newly made ("consensus", ...).
+
+    See Also
+    --------
+    merge
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = {name: {"mu": rng.normal(size=(2, 500))} for name in ("north", "south")}
+    >>> back = az_swiss.subposteriors(az_swiss.merge(batches))
+    >>> bool(np.allclose(back["north"]["posterior"]["mu"], batches["north"]["mu"]))
+    True
+    """
+    groups, kind = read_merged(merged, group)
+    maps = groups["swiss_transform"]
+    if "scale" not in maps:
+        method = groups[group].attrs.get("swiss_method", "unknown")
+        raise ValueError(
+            f'merged with method "{method}", whose draws were newly made from those of all '
+            "batches: there are no moved draws to move back. Keep the batches themselves."
+        )
+    space = space_of(groups, group, transforms, model)
+    owners = groups[group]["batch"].values.astype(str)
+    return {
+        label: containers.build(
+            _unmerge(groups, group, maps.isel(batch=position), owners == label, space), kind
+        )
+        for position, label in enumerate(maps["batch"].values.astype(str).tolist())
+    }
+
+
+def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, space) -> Groups:
+    """Return the groups of one batch, of which `one` holds the map and `chains` the place."""
+    merged = groups[group].isel(chain=chains).drop_vars("batch")
+    back = unmoved(groups, group, one, chains)
+    arrays = space.backward({name: back[name].values for name in back.data_vars})
+    posterior = merged.drop_vars(space.deterministic_names, errors="ignore")
+    posterior = posterior.assign({n: merged[n].copy(data=v) for n, v in arrays.items()})
+    posterior = posterior.assign_coords(chain=np.arange(posterior.sizes["chain"]))
+    posterior.attrs = {
+        name: value for name, value in merged.attrs.items() if name not in MERGE_ATTRS
+    }
+    posterior.attrs |= {
+        "swiss_batch": str(one["batch"].values),
+        "swiss_power": float(one["power"]),
+        "swiss_prior_power": float(one["prior_power"]),
+    }
+    if "size" in one:
+        posterior.attrs["swiss_size"] = int(one["size"])
+    result = {group: posterior}
+    if "sample_stats" in groups:
+        stats = groups["sample_stats"].isel(chain=chains).drop_vars("batch")
+        result["sample_stats"] = stats.assign_coords(chain=posterior["chain"])
+    return result
+
+
+def unmoved(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray) -> xr.Dataset:
+    """Return one batch's draws before the map, in the space of the merge.
+
+    Parameters
+    ----------
+    groups : dict of str to Dataset
+        Groups of a merged object.
+    one : Dataset
+        The batch's part of `swiss_transform`.
+    chains : array of bool
+        Which chains are the batch's.
+    """
+    moved = in_merge_space(groups, group).isel(chain=chains).drop_vars("batch")
+    return _moved_back(moved, one)
+
+
+def _moved_back(moved: xr.Dataset, one: xr.Dataset) -> xr.Dataset:
+    layout = layout_of(moved, list(moved.data_vars))
+    arrays = [array.astype(float) for array in sample_arrays(moved, layout)]
+    rows = as_rows(arrays, layout)
+    place = {label: index for index, label in enumerate(layout.labels())}
+    free = np.array([place[label] for label in one["parameter"].values.astype(str)])
+    affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
+    units = np.sqrt(np.diag(one["pooled_covariance"].values))
+    constants = np.concatenate([matrix[0] for matrix in rows])
+    out = [np.empty_like(matrix) for matrix in rows]
+    move(rows, layout, embed(invert(affine, units), free, constants), out)
+    return xr.Dataset(
+        {
+            variable.name: ((*containers.SAMPLE_DIMS, *variable.dims), matrix.reshape(array.shape))
+            for variable, matrix, array in zip(layout.variables, out, arrays, strict=True)
+        }
+    )

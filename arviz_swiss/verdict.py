@@ -1,0 +1,159 @@
+"""report(): the verdict on a merge in words."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.containers import Groups
+from arviz_swiss.findings import Finding, brief, find_all, labels_of
+from arviz_swiss.refining import refinement
+from arviz_swiss.trust import diagnosed_groups, is_diagnosed
+
+NO_PROOF = (
+    "A pass is no proof: what all batches get wrong alike, such as the bias of small batches, does "
+    "not show here."
+)
+# How many batches of one flag a report tells in full, and how many of the others it lists.
+MOST_TOLD = 3
+MOST_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on a merge: print it, or go through its findings.
+
+    Printed, the worst three batches of each flag are told in full, the others by name.
+
+    Attributes
+    ----------
+    verdict : str
+        What was merged, and how many batches are in doubt.
+    findings : tuple of Finding
+        All that speaks against the merge, each with `flag`, `batches`, `what` and `remedy`; of
+        each flag the worst batch comes first.
+    """
+
+    verdict: str
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"- {finding}" for finding in _shortened(self.findings))])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        verdict = html.escape(self.verdict).replace("\n", "<br>")
+        items = "".join(
+            f"<li>{html.escape(f.what)}<br><b>What to do:</b> {html.escape(f.remedy)}</li>"
+            for f in _shortened(self.findings)
+        )
+        return f"<p>{verdict}</p><ul>{items}</ul>" if items else f"<p>{verdict}</p>"
+
+
+def _shortened(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Give what to print: of each flag the worst batches, and one line about the others."""
+    by_flag: dict[tuple[str, bool], list[Finding]] = {}
+    for finding in findings:
+        by_flag.setdefault((finding.flag, bool(finding.batches)), []).append(finding)
+    for (flag, _), alike in by_flag.items():
+        yield from alike[:MOST_TOLD]
+        if others := [label for finding in alike[MOST_TOLD:] for label in finding.batches]:
+            cut = ", ..." if len(others) > MOST_LISTED else ""
+            yield Finding(
+                flag,
+                tuple(others),
+                f'and {len(others)} more with "{flag}": {", ".join(others[:MOST_LISTED])}{cut}.',
+                "as for those above; summary(merged) lists all.",
+            )
+
+
+def report(merged: Any, *, group: str = "posterior") -> Report:
+    """Say in words whether to trust a merge, and what to do about what speaks against it.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` or `diagnose` returned it. Without `diagnose`, its diagnostics are computed here.
+        Refined or certified, the report says so.
+    group : str, default "posterior"
+
+    Returns
+    -------
+    Report
+        Prints as text. Its `findings` hold the batches concerned, what was found, and the remedy.
+
+    See Also
+    --------
+    summary : the numbers behind it
+    plot_shift, plot_batches : the pictures
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = {f"b{i}": {"mu": rng.normal(size=(4, 500))} for i in range(9)}
+    >>> batches["b7"]["mu"][0] += 30
+    >>> verdict = az_swiss.report(az_swiss.merge(batches))
+    >>> verdict.findings[0].batches
+    ('b7',)
+    >>> print(verdict.findings[0].what)
+    b7 did not converge: R-hat is 1.53 in mu.
+    """
+    groups = diagnosed_groups(merged, group)
+    findings = tuple(find_all(groups))
+    lines = [_merged_what(groups, group), _in_doubt(groups, findings)]
+    if not is_diagnosed(groups):
+        lines.append(
+            "Convergence and shape of the batches were not looked at, since these draws were newly "
+            'made: see report(merge(idatas, method="swiss")) too.'
+        )
+    lines += [refinement(groups), _certified(groups)]
+    return Report("\n".join(line for line in lines if line), findings)
+
+
+def _certified(groups: Groups) -> str:
+    """Return the verdict of a certificate that certifies; another one is a finding."""
+    verdict = groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "")
+    return f"It is {verdict}" if verdict.startswith("certified") else ""
+
+
+def _merged_what(groups: Groups, group: str) -> str:
+    attrs, labels = groups[group].attrs, labels_of(groups)
+    parameters = groups["swiss_transform"].sizes["parameter"]
+    text = (
+        f"{_count(len(labels), 'batch', 'batches')}, {_count(parameters, 'parameter')}, merged by "
+        f'"{attrs.get("swiss_method", "swiss")}" from {attrs.get("swiss_kind", "inflated")} '
+        "sub-posteriors."
+    )
+    if "swiss_dropped" in attrs:
+        dropped = [str(label) for label in np.atleast_1d(attrs["swiss_dropped"])]
+        text += f" Left out: {brief(dropped)}. It stands for {attrs['swiss_stands_for']}."
+    return text
+
+
+def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
+    labels = labels_of(groups)
+    named = [label for label in labels if any(label in f.batches for f in findings)]
+    if named:
+        verb = "is" if len(named) == 1 else "are"
+        return f"{len(named)} of {len(labels)} batches {verb} in doubt: {brief(named, 10)}."
+    if findings:
+        return "No single batch is in doubt, but the merge as a whole is."
+    if len(labels) == 1:
+        return "One batch has no other to agree with. " + NO_PROOF
+    diagnostics = groups["swiss_diagnostics"]
+    return (
+        "Nothing speaks against this merge: the batches agree "
+        f"(Q = {float(diagnostics['q']):.4g} on {int(diagnostics['q_df'])} degrees of freedom, "
+        f"p = {float(diagnostics['q_pvalue']):.2g}). {NO_PROOF}"
+    )
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"

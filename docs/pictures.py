@@ -1,0 +1,75 @@
+"""Draw the pictures of the README, the landing page and docs/plots.md into docs/_static.
+
+Run ``python docs/pictures.py``.
+"""
+
+import warnings
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import arviz_swiss as az_swiss
+
+STATIC = Path(__file__).parent / "_static"
+
+
+def three_batches(random_seed=4):
+    """Return draws of three inflated sub-posteriors of two parameters."""
+    rng = np.random.default_rng(random_seed)
+    batches = {}
+    for name, centre, sds, correlation in (
+        ("batch 1", (-1.9, 0.2), (1.2, 0.6), 0.5),
+        ("batch 2", (1.5, 1.3), (0.7, 0.9), -0.2),
+        ("batch 3", (0.9, -1.4), (0.9, 0.5), 0.75),
+    ):
+        covariance = np.outer(sds, sds) * np.array([[1, correlation], [correlation, 1]])
+        draws = rng.multivariate_normal(centre, covariance, size=(4, 250))
+        batches[name] = {"intercept": draws[..., 0], "slope": draws[..., 1]}
+    return batches
+
+
+def twenty_batches(random_seed=1):
+    """Return draws of twenty inflated sub-posteriors, of which batch b7 has gone wrong."""
+    rng = np.random.default_rng(random_seed)
+    batches = {}
+    for number in range(20):
+        centre = np.sqrt(20) * rng.normal(size=3)
+        draws = rng.normal(size=(4, 250, 3)) * rng.uniform(0.8, 1.25, size=3) + centre
+        if number == 7:
+            draws[..., 1] += 45
+        batches[f"b{number}"] = {"beta": draws[..., :2], "sigma": np.exp(0.1 * draws[..., 2])}
+    return batches
+
+
+def skewed_batches(random_seed=0):
+    """Return draws of ten sub-posteriors with gamma marginals, and of the full posterior."""
+    rng = np.random.default_rng(random_seed)
+    made = [{"beta": rng.gamma(4, size=(4, 500, 3)) + rng.normal(size=3)} for _ in range(11)]
+    return made[:10], {"beta": made[10]["beta"] - made[10]["beta"].mean(axis=(0, 1)) + 4}
+
+
+def save(axes, name):
+    """Write the figure that the axes belong to."""
+    figure = np.ravel(axes)[0].figure
+    STATIC.mkdir(exist_ok=True)
+    figure.savefig(STATIC / name, dpi=150)
+    plt.close(figure)
+
+
+def main():
+    warnings.simplefilter("ignore", az_swiss.MergeWarning)
+    save(az_swiss.plot_maps(az_swiss.merge(three_batches()), figsize=(11, 3.9)), "swiss.png")
+    merged = az_swiss.merge(twenty_batches(), transforms={"sigma": "log"})
+    save(az_swiss.plot_batches(merged, var_names="beta"), "plot_batches.png")
+    save(az_swiss.plot_shift(merged), "plot_shift.png")
+    batches, reference = skewed_batches()
+    table = az_swiss.compare(batches, reference, random_seed=0)
+    save(az_swiss.plot_discrepancy(table), "plot_discrepancy.png")
+
+
+if __name__ == "__main__":
+    main()

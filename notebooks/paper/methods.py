@@ -1,0 +1,142 @@
+"""The methods by the names of the paper's tables, and all of them compared against a reference."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import results
+
+import arviz_swiss as az_swiss
+
+PAPER_NAMES = {
+    "swiss": "SwISS",
+    "consensus": "Consensus",
+    "recentre": "Average re-centring",
+    "semiparametric": "Semi-parametric KDE",
+    "barycenter": "Gaussian barycenter",
+}
+OTHER_NAMES = {
+    "location_scatter": "Location-scatter barycenter",
+    "gaussian": "Gaussian product",
+    "nonparametric": "Non-parametric KDE",
+    "quantile": "Quantile averaging",
+    "median": "Median posterior",
+    "average": "Plain average",
+    "pool": "Draws end to end",
+}
+NAMES = PAPER_NAMES | OTHER_NAMES
+REFINED = {
+    "refined_1": "SwISS, one round of refine",
+    "refined_2": "SwISS, two rounds of refine",
+    "resampled": "... and resampled by weights",
+}
+# The paper's barycenter measures distances in the parameters' own units.
+OPTIONS = {
+    "barycenter": {"standardise": False},
+    "location_scatter": {"standardise": False},
+}
+FLOOR_SENTENCE = results.text(
+    """The noise floor is what two samples of one distribution would show, for as many draws as
+    SwISS returns. Methods that make new draws return as many as one batch has: their floor is
+    higher."""
+)
+
+
+def compare(
+    inflated: Sequence[Any],
+    fractionated: Sequence[Any],
+    reference: Any,
+    methods: Iterable[str] = tuple(PAPER_NAMES),
+    **options: Any,
+) -> list[dict]:
+    """Merge by every method, from the sub-posteriors that it is made for; a row a method.
+
+    As `arviz_swiss.compare`, without the warnings: the tables say what they would. A method that
+    does not converge gets a row without measures, and the others are still compared.
+    """
+    rows = []
+    for method in methods:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", az_swiss.MergeWarning)
+            chosen = {method: OPTIONS.get(method, {})}
+            try:
+                table = az_swiss.compare(inflated, reference, chosen, fractionated, **options)
+            except ValueError as error:
+                if not isinstance(error.__cause__, np.linalg.LinAlgError):
+                    raise
+                rows.append({"method": method, "failed": str(error.__cause__)})
+            else:
+                rows += table.reset_index().to_dict("records")
+    return rows
+
+
+def failed_sentence(rows: pd.DataFrame) -> str:
+    """Say which methods gave no result, and why; nothing if all did."""
+    if "failed" not in rows:
+        return ""
+    failed = rows.dropna(subset="failed").groupby("method", sort=False)["failed"]
+    said = [f"{NAMES[name]}: {one.size} time(s), {one.iloc[0]}" for name, one in failed]
+    return f"Gave no result: {'; '.join(said)}. Its figures are of the other repetitions."
+
+
+def merge(idatas: Sequence[Any], method: str = "swiss", **options: Any) -> Any:
+    """Merge without warnings, for the same reason."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        return az_swiss.merge(idatas, method=method, **OPTIONS.get(method, {}), **options)
+
+
+def score(merged: Any, reference: Any, **options: Any) -> dict[str, float]:
+    """Return the paper's three measures, each with its noise floor."""
+    measured = az_swiss.discrepancy(merged, reference, **options)
+    columns = [*results.MEASURES, *(f"{name}_floor" for name in results.MEASURES)]
+    return {column: float(measured[column]) for column in columns}
+
+
+def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int) -> list:
+    """Refine the SwISS merge by one and two rounds, and certify before and after.
+
+    Rows have the measures, and `khat` of the certificate.
+    """
+    quiet = {"random_seed": seed, "progressbar": False}
+    merged = merge(inflated)
+    rows = []
+    with warnings.catch_warnings():
+        # That a merge is not certified is a figure of the table.
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        certified = az_swiss.certify(merged, densities, **quiet)
+        rows.append({"method": "certified_0", "khat": _khat(certified)})
+        for rounds in (1, 2):
+            refined = az_swiss.refine(merged, densities, rounds=rounds, **quiet)
+            certified = az_swiss.certify(refined, densities, draws=10_000, **quiet)
+            row = score(refined, reference) | {"khat": _khat(certified)}
+            rows.append({"method": f"refined_{rounds}", **row})
+        resampled = az_swiss.resample(certified, random_seed=seed)
+        rows.append({"method": "resampled", **score(resampled, reference)})
+    return rows
+
+
+def khat_sentence(rows: pd.DataFrame) -> str:
+    """Say what the certificates said, before refining and after."""
+    said = {
+        name: results.mean_and_error(rows.loc[rows["method"] == method, "khat"])
+        for name, method in (
+            ("before", "certified_0"),
+            ("after one round", "refined_1"),
+            ("after two", "refined_2"),
+        )
+    }
+    listed = ", ".join(f"{figure} {name}" for name, figure in said.items())
+    off = results.mean_and_error(rows.loc[rows["method"] == "swiss", "mahalanobis"])
+    return results.text(
+        f"""Pareto k-hat of the certificate: {listed}. Below .5 the importance weights can be
+        trusted to correct what error there is, above .7 the merge is not certified. A low k-hat
+        alone does not say that there is no error: the k-hat before refining is that of the SwISS
+        merge, whose mean is {off} off. How far the weights move the mean says that."""
+    )
+
+
+def _khat(certified: Any) -> float:
+    return float(certified["swiss_certificate"]["khat"])

@@ -1,0 +1,300 @@
+"""Linear mixed effects with logistic noise: section 4.3 of the paper, Table 1.
+
+Row i of group j is Logistic(x_ij' beta + z_j' alpha_j, 1), alpha_j ~ N(0, Sigma), Sigma inverse
+Wishart(5, 5 I), beta ~ N(0, 1000 I). Only u_j = z_j' alpha_j ~ N(0, z_j' Sigma z_j) touches the
+data, so u_j is sampled in place of the two effects of a group: beta and Sigma have the same
+posterior.
+
+Sub-posteriors of three sorts:
+
+- fractionated: whole groups in a batch, the prior of beta and Sigma to the power 1/B;
+- inflated: the marginal likelihood of each group to the power B, by B copies of the group with
+  latent variables of their own. Exact, but each batch is then as large as all the data;
+- total_size: what PyMC's total_size=N does, the likelihood given the latent variables to the power
+  B. Wrong: the number of groups, which is what Sigma is known from, stays that of the batch.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import methods
+import numpy as np
+import pandas as pd
+import results
+
+from arviz_swiss.partition import partition as split
+from arviz_swiss.partition import take
+
+TITLE = "Linear mixed effects"
+SIGMA = np.array([[1.0, 0.2], [0.2, 1.0]])
+SHARED = ["beta", "Sigma"]
+SAMPLED = ["beta", "square1", "square2", "below"]
+ELEMENTS = ["11", "12", "22"]
+SORTS = ("fractionated", "inflated", "total_size")
+# Where the variables that are sampled are merged: in unconstrained space.
+TRANSFORMS = {"square1": "log", "square2": "log"}
+
+PAPER = {
+    "swiss": ("0.69 (0.14)", "0.02 (<0.01)", "0.06 (0.01)"),
+    "consensus": ("0.39 (0.13)", "0.03 (0.01)", "0.04 (0.01)"),
+    "recentre": ("2.20 (0.31)", "0.02 (<0.01)", "0.13 (0.01)"),
+    "semiparametric": ("0.39 (0.08)", "0.04 (<0.01)", "0.04 (0.01)"),
+    "barycenter": ("2.19 (0.31)", "0.05 (0.01)", "0.13 (0.01)"),
+}
+
+
+class Setting(NamedTuple):
+    """How much is run. Replicated latents are as dear as all the data in every batch."""
+
+    groups: int = 2000
+    group_size: int = 100
+    fixed: int = 10
+    batches: int = 10
+    partitions: int = 5
+    draws: int = 1250
+    tune: int = 1000
+    chains: int = 4
+    sorts: tuple[str, ...] = ("fractionated",)
+
+
+FULL = Setting()
+# Small enough for the other two sorts.
+SMALL = Setting(
+    groups=200,
+    group_size=20,
+    fixed=4,
+    batches=4,
+    partitions=2,
+    draws=1000,
+    tune=700,
+    chains=2,
+    sorts=SORTS,
+)
+QUICK = Setting(
+    groups=60,
+    group_size=10,
+    fixed=3,
+    batches=2,
+    partitions=1,
+    draws=500,
+    tune=500,
+    chains=2,
+    sorts=SORTS,
+)
+
+
+def simulate(setting: Setting, random_seed: int = 2023) -> pd.DataFrame:
+    """Return the data: group, the features x0 (ones), x1, ..., the group's z1 and z2, and y."""
+    rng = np.random.default_rng(random_seed)
+    rows = setting.groups * setting.group_size
+    group = np.repeat(np.arange(setting.groups), setting.group_size)
+    features = (rng.random((rows, setting.fixed)) < 0.5).astype(float)
+    features[:, 0] = 1.0
+    choice = (rng.random((setting.groups, 2)) < 0.5).astype(float)
+    effects = rng.multivariate_normal(np.zeros(2), SIGMA, size=setting.groups)
+    beta = (-1.0) ** np.arange(setting.fixed)
+    centre = features @ beta + np.sum(choice * effects, axis=1)[group]
+    columns = {"group": group}
+    columns |= {f"x{k}": features[:, k] for k in range(setting.fixed)}
+    columns |= {"z1": choice[group, 0], "z2": choice[group, 1]}
+    return pd.DataFrame(columns | {"y": centre + rng.logistic(size=rows)})
+
+
+def replicate(data: pd.DataFrame, copies: int) -> pd.DataFrame:
+    """Return the data so many times, each copy with groups of its own."""
+    # The same step in every batch, so that no two batches share a group.
+    parts = [data.assign(group=data["group"] + copy * 1_000_000) for copy in range(copies)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def elements(square1: Any, square2: Any, below: Any) -> tuple[Any, Any, Any]:
+    """Return Sigma's three elements, 5 (T^-1)' T^-1 written out; numbers, arrays or tensors."""
+    return (
+        5.0 / square1 * (1 + below**2 / square2),
+        -5.0 * below / (square1**0.5 * square2),
+        5.0 / square2,
+    )
+
+
+def build(data: pd.DataFrame, power: float = 1.0) -> Any:
+    """Return the PyMC model of these rows; `power` is that of the likelihood given the latents.
+
+    The inverse Wishart prior is written by Bartlett's decomposition: the inverse of Sigma is
+    T T' / 5, the squared diagonal of the lower triangular T chi-square with 5 and 4 degrees of
+    freedom, the element below it standard normal.
+    """
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    features = [name for name in data.columns if name.startswith("x")]
+    touched = data[(data["z1"] > 0) | (data["z2"] > 0)]
+    table = touched.groupby("group")[["z1", "z2"]].first()
+    # Rows of groups without a random effect point past the end of u, at a zero.
+    place = pd.Series(np.arange(len(table)), index=table.index)
+    place = data["group"].map(place).fillna(len(table)).astype(int)
+    coords = {"feature": features, "element": ELEMENTS, "group": table.index.to_numpy()}
+    with pm.Model(coords=coords) as model:
+        x = pm.Data("x", data[features].to_numpy())
+        z1, z2 = (pm.Data(name, table[name].to_numpy()) for name in ("z1", "z2"))
+        where = pm.Data("place", place.to_numpy())
+        beta = pm.Normal("beta", 0.0, np.sqrt(1000.0), dims="feature")
+        square1 = pm.ChiSquared("square1", 5)
+        square2 = pm.ChiSquared("square2", 4)
+        below = pm.Normal("below")
+        sigma11, sigma12, sigma22 = elements(square1, square2, below)
+        spread = pt.sqrt(z1 * sigma11 + z2 * sigma22 + 2 * z1 * z2 * sigma12)
+        u = pm.Normal("u", 0.0, spread, dims="group")
+        centre = x @ beta + pt.concatenate([u, [0.0]])[where]
+        observed = pm.Data("y_data", data["y"].to_numpy())
+        total = {} if power == 1.0 else {"total_size": power * len(data)}
+        pm.Logistic("y", centre, 1.0, observed=observed, **total)
+    return model
+
+
+def sample(data: pd.DataFrame, setting: Setting, sort: str, partition: int) -> list[dict]:
+    """Return the draws of the shared variables, one dict a batch; "full" is all data in one.
+
+    The last two sorts bring their own power: each of their batches is sampled as if it were all.
+    """
+    folder = results.draws_folder("mixed_effects", setting, f"{sort}-{partition}")
+    if sort in ("full", "fractionated"):
+        batches = 1 if sort == "full" else setting.batches
+        return _sample(build, data, batches, setting, partition, folder)
+    index = split(data, setting.batches, groups="group", random_seed=partition)
+    parts = {folder / f"batch-{b}": take(data, rows) for b, rows in enumerate(index)}
+    if sort == "total_size":
+        return [_sample_wrongly(part, setting, partition, path) for path, part in parts.items()]
+    return [
+        _sample(
+            lambda batch: build(replicate(batch, setting.batches)),
+            part,
+            1,
+            setting,
+            partition,
+            path,
+        )[0]
+        for path, part in parts.items()
+    ]
+
+
+def _sample(build_batch, data, batches, setting, random_seed, folder) -> list[dict]:
+    from arviz_swiss.pymc import sample_batches
+
+    # nutpie's chains run beside one another in threads too, which need not import PyMC anew.
+    with ThreadPoolExecutor(2) as executor:
+        idatas = sample_batches(
+            build_batch,
+            data,
+            batches=batches,
+            groups="group",
+            kind="fractionated",
+            executor=executor,
+            folder=folder,
+            draws=setting.draws,
+            tune=setting.tune,
+            chains=setting.chains,
+            nuts_sampler="nutpie",
+            random_seed=random_seed,
+            progressbar=False,
+        )
+    return [_shared(one) for one in idatas]
+
+
+def _sample_wrongly(data: pd.DataFrame, setting: Setting, random_seed: int, path: Path) -> dict:
+    """Sample with total_size, by PyMC itself: `sample_batches` refuses."""
+    import pymc as pm
+
+    path = path.with_suffix(".npz")
+    if not path.exists():
+        with build(data, power=setting.batches):
+            idata = pm.sample(
+                setting.draws,
+                tune=setting.tune,
+                chains=setting.chains,
+                nuts_sampler="nutpie",
+                random_seed=random_seed,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )
+        np.savez(path, **_shared(idata))
+    with np.load(path) as kept:
+        return dict(kept)
+
+
+def _shared(idata: Any) -> dict[str, np.ndarray]:
+    return {name: idata["posterior"][name].values for name in SAMPLED}
+
+
+def with_sigma(draws: Any) -> dict[str, np.ndarray]:
+    """Return beta and Sigma of draws of the shared variables."""
+    arrays = {name: np.asarray(draws[name]) for name in SAMPLED}
+    sigma = elements(arrays["square1"], arrays["square2"], arrays["below"])
+    return {"beta": arrays["beta"], "Sigma": np.stack(sigma, axis=-1)}
+
+
+def run(setting: Setting, progressbar: bool = True) -> pd.DataFrame:
+    """Sample and merge; a row a partition, sort of sub-posterior and method.
+
+    Beside the measures a row has the sds' ratios to the reference's, of Sigma and of beta.
+    """
+    data = simulate(setting)
+
+    def one(partition: int, sort: str) -> list[dict]:
+        reference = with_sigma(sample(data, setting, "full", 0)[0])
+        batches = sample(data, setting, sort, partition)
+        kind = "fractionated" if sort == "fractionated" else "inflated"
+        rows = []
+        for method in methods.PAPER_NAMES:
+            merged = methods.merge(
+                batches, method=method, kind=kind, transforms=TRANSFORMS, random_seed=partition
+            )
+            merged = with_sigma(merged["posterior"])
+            ratios = {
+                f"sd_{name}": np.mean(_sd(merged[name]) / _sd(reference[name])) for name in SHARED
+            }
+            rows.append({"method": method, **methods.score(merged, reference), **ratios})
+        return rows
+
+    units = [
+        {"partition": partition, "sort": sort}
+        for partition in range(setting.partitions)
+        for sort in setting.sorts
+    ]
+    return results.collect(results.open_store("mixed_effects", setting), units, one, progressbar)
+
+
+def _sd(draws: np.ndarray) -> np.ndarray:
+    return draws.reshape(-1, draws.shape[-1]).std(axis=0)
+
+
+def table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the paper's Table 1, from fractionated sub-posteriors."""
+    return results.comparison(rows[rows["sort"] == "fractionated"], methods.PAPER_NAMES, PAPER)
+
+
+def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
+    """Run, and write the experiment's page."""
+    rows = run(setting, progressbar)
+    results.write_page(
+        "mixed_effects",
+        is_quick,
+        title=TITLE,
+        setting=f"""{setting.groups:,} groups of {setting.group_size} rows, {setting.fixed} fixed
+            effects, {setting.batches} batches of whole groups, {setting.chains} chains of
+            {setting.draws:,} draws by PyMC with nutpie; mean over {setting.partitions} partition(s)
+            with its standard error in brackets. The paper's figures are for 2,000 groups of 100
+            rows, 10 fixed effects and 10 batches.""",
+        parts=[
+            results.markdown(table(rows)),
+            methods.FLOOR_SENTENCE,
+            results.text(
+                """Measured on the fixed effects and the three elements of Sigma, merged in
+                unconstrained space. Sub-posteriors are fractionated, for all methods: SwISS,
+                re-centring and the barycenter get the draws rescaled about their batch mean by the
+                square root of the number of batches. The paper does not say how it inflated the
+                likelihood of a model with random effects; the page on sub-posteriors of random
+                effects shows why it matters."""
+            ),
+        ],
+    )

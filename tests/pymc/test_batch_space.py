@@ -1,0 +1,143 @@
+"""Local variables through a model that was built for another batch, of another size."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import arviz_swiss as az_swiss
+from arviz_swiss import MergeWarning, containers
+from arviz_swiss.pymc.batch_space import BatchSpace
+
+GROUPS = [["a", "b"], ["c", "d", "e"], ["f"]]
+RANDOM = ("mu", "tau", "z", "s", "below_shared", "below_local", "parts", "angle")
+
+
+def build(groups, labelled=True):
+    rows = np.repeat(np.arange(len(groups)), 2)
+    coords = {"part": ["x", "y", "w"]} | ({"group": groups} if labelled else {})
+    size = {"dims": "group"} if labelled else {"shape": len(groups)}
+    with pm.Model(coords=coords) as model:
+        mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
+        z = pm.Normal("z", 0, 1, **size)
+        s = pm.LogNormal("s", mu, tau, **size)
+        pm.Uniform("below_shared", 0, tau, **size)
+        pm.Uniform("below_local", 0, s, **size)
+        if labelled:
+            pm.Dirichlet("parts", np.ones(3), dims=("group", "part"))
+            pm.VonMises("angle", np.pi, 4, dims="group")
+        dims = "group" if labelled else None
+        u = pm.Deterministic("u", mu + tau * z, dims=dims)
+        pm.Deterministic("spread", pm.math.exp(-s * tau), dims=dims)
+        pm.Deterministic("fit", u[rows])
+        pm.Deterministic("mean", u.mean())
+        pm.Normal("y", u[rows], observed=np.zeros(len(rows)))
+    return model
+
+
+def draw(rng, groups, shift):
+    """Draws with the supports of `build` stand for a sub-posterior, and cost no sampling."""
+    shape, n = (2, 100), len(groups)
+    mu = shift + 0.3 * rng.standard_normal(shape)
+    tau = np.exp(shift + rng.standard_normal(shape))
+    s = np.exp(mu[..., None] + tau[..., None] * rng.standard_normal((*shape, n)))
+    z = rng.standard_normal((*shape, n))
+    u = mu[..., None] + tau[..., None] * z
+    return {
+        "mu": mu,
+        "tau": tau,
+        "z": z,
+        "s": s,
+        "below_shared": tau[..., None] * rng.uniform(size=(*shape, n)),
+        "below_local": s * rng.uniform(size=(*shape, n)),
+        "parts": rng.dirichlet(np.ones(3), (*shape, n)),
+        "angle": rng.vonmises(np.pi, 4, (*shape, n)),
+        "u": u,
+        "spread": np.exp(-s * tau[..., None]),
+        "fit": np.repeat(u, 2, axis=-1),
+        "mean": u.mean(axis=-1),
+    }
+
+
+def batch_of(values, groups, labelled):
+    data = {}
+    for name, value in values.items():
+        own = [f"{name}_dim_{k}" for k in range(value.ndim - 2)]
+        if labelled and value.ndim > 2 and name != "fit":
+            own = ["group", "part"][: value.ndim - 2]
+        elif not labelled and name in ("parts", "angle"):
+            continue
+        data[name] = (("chain", "draw", *own), value)
+    coords = {"group": groups, "part": ["x", "y", "w"]} if labelled else {}
+    names = [name for name in RANDOM if name in data]
+    local = ",".join(name for name in names if name not in ("mu", "tau"))
+    attrs = {"sampled_variables": names, "swiss_local": local, "swiss_kind": "fractionated"}
+    return xr.Dataset(data, coords=coords, attrs=attrs)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["labelled", "unlabelled"])
+def merged(request):
+    rng = np.random.default_rng(0)
+    batches = [
+        batch_of(draw(rng, groups, shift), groups, request.param)
+        for groups, shift in zip(GROUPS, (-0.5, 0.0, 0.5), strict=True)
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = az_swiss.merge(batches, model=build(GROUPS[1], request.param))
+    said = [str(one.message) for one in caught if one.category is MergeWarning]
+    return containers.read(found).groups, said, request.param
+
+
+def of_batches(merged):
+    """Yield the shared and the local draws of each batch as arrays."""
+    groups = merged[0]
+    owner = {dim: "batch" for dim in ("group", "z_dim_0")}
+    for b in range(len(GROUPS)):
+        shared = {
+            name: groups["posterior"][name].values[2 * b : 2 * b + 2, :, None]
+            for name in ("mu", "tau")
+        }
+        local = {}
+        for name, values in groups["local_posterior"].data_vars.items():
+            dim = values.dims[2]
+            label = owner.get(dim, f"batch_{dim}")
+            local[name] = values.isel({dim: values[label].values == f"b{b}"}).values
+        yield shared, local
+
+
+def test_no_local_draw_is_out_of_support(merged):
+    for shared, local in of_batches(merged):
+        assert (local["s"] > 0).all()
+        assert ((local["below_shared"] > 0) & (local["below_shared"] < shared["tau"])).all()
+        assert ((local["below_local"] > 0) & (local["below_local"] < local["s"])).all()
+        if merged[2]:
+            assert (local["parts"] > 0).all()
+            np.testing.assert_allclose(local["parts"].sum(axis=-1), 1, atol=1e-12)
+            assert (abs(local["angle"]) <= np.pi).all()
+            assert (abs(np.exp(1j * local["angle"]).mean(axis=(0, 1))) > 0.6).all()
+
+
+def test_local_deterministics_follow_from_their_parents(merged):
+    for shared, local in of_batches(merged):
+        expected = shared["mu"] + shared["tau"] * local["z"]
+        np.testing.assert_allclose(local["u"], expected, rtol=1e-10, atol=1e-10)
+        spread = np.exp(-local["s"] * shared["tau"])
+        np.testing.assert_allclose(local["spread"], spread, rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_left_out_is_said_truly(merged):
+    _, said, _ = merged
+    (left,) = [text for text in said if text.startswith("left out")]
+    assert "fit, mean (deterministic, and in the model no function of the merged variables" in left
+    assert "pass model=" not in left
+
+
+def test_a_transform_that_holds_the_batchs_data():
+    with pm.Model(coords={"group": ["a", "b"]}) as model:
+        pm.Uniform("s", 0, np.array([1.0, 2.0]), dims="group")
+    with pytest.raises(ValueError, match=r"transform of 's' depends on the data of one batch"):
+        BatchSpace(model, {"s": 0}, [])
+    assert BatchSpace(model, {"s": 0}, [], untransformed=["s"]).transforms == {}

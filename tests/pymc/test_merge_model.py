@@ -1,0 +1,197 @@
+"""merge(model=): in the model's own unconstrained space, with deterministics computed anew."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import arviz_swiss as az_swiss
+from arviz_swiss import MergeWarning, containers
+
+pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
+
+
+def build_all():
+    """Return a model with one variable of each kind of support, and deterministics of them."""
+    coords = {"colour": ["red", "green", "blue"], "level": [1, 2], "group": ["u", "v", "w", "x"]}
+    with pm.Model(coords=coords) as model:
+        sigma = pm.HalfNormal("sigma", 2.0)
+        rate = pm.Beta("rate", 2, 5)
+        parts = pm.Dirichlet("parts", np.array([2.0, 3.0, 4.0]), dims="colour")
+        cuts = pm.Normal(
+            "cuts",
+            [0, 1],
+            1,
+            transform=pm.distributions.transforms.ordered,
+            default_transform=None,
+            initval=[0, 1],
+            dims="level",
+        )
+        low = pm.Uniform("low", 0, 1)
+        high = pm.Uniform("high", low, low + 3)
+        angle = pm.VonMises("angle", np.pi, 4)
+        zero = pm.ZeroSumNormal("zero", 1, dims="group")
+        chol, _, stds = pm.LKJCholeskyCov(
+            "chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1.0), compute_corr=True
+        )
+        tau = pm.HalfNormal("tau", 1)
+        raw = pm.Normal("raw", 0, 1, dims="group")
+        pm.Deterministic("effect", tau * raw, dims="group")
+        pm.Deterministic("variance", sigma**2)
+        pm.Deterministic("width", high - low)
+        pm.Deterministic("odds", rate / (1 - rate))
+        pm.Deterministic("cosine", pm.math.cos(angle))
+        pm.Deterministic("spread", chol @ chol.T)
+        pm.Deterministic("mix", parts[0] * stds.sum() + cuts[1] + zero[0])
+    return model
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """Draws that have all supports stand for sub-posteriors, and cost no sampling."""
+    model = build_all()
+    return [labelled(draw_all(np.random.default_rng(seed)), model) for seed in range(3)]
+
+
+def draw_all(rng):
+    shape = (2, 200)
+    low = rng.uniform(size=shape)
+    group = rng.standard_normal((*shape, 4))
+    packed = rng.standard_normal((*shape, 3))
+    return {
+        "sigma": 2 * np.abs(rng.standard_normal(shape)),
+        "rate": rng.beta(2, 5, shape),
+        "parts": rng.dirichlet([2, 3, 4], shape),
+        "cuts": np.sort(rng.standard_normal((*shape, 2)), axis=-1),
+        "low": low,
+        "high": low + 3 * rng.uniform(size=shape),
+        "angle": rng.vonmises(np.pi, 4, shape),
+        "zero": group - group.mean(axis=-1, keepdims=True),
+        "chol": np.where([True, False, True], np.exp(packed), packed),
+        "tau": np.abs(rng.standard_normal(shape)),
+        "raw": rng.standard_normal((*shape, 4)),
+    }
+
+
+def labelled(values, model):
+    data, coords = {}, {"chain": [0, 1], "draw": np.arange(200)}
+    for name, value in values.items():
+        own = model.named_vars_to_dims.get(name, [f"{name}_dim_{k}" for k in range(value.ndim - 2)])
+        data[name] = (("chain", "draw", *own), value)
+        coords |= {dim: list(model.coords[dim]) for dim in own if dim in model.coords}
+    return xr.Dataset(data, coords=coords)
+
+
+@pytest.fixture(scope="module")
+def merged(batches):
+    return containers.read(az_swiss.merge(batches, model=build_all())).groups
+
+
+def test_no_merged_draw_is_out_of_support(merged):
+    posterior = merged["posterior"]
+    for name in ("sigma", "tau"):
+        assert (posterior[name] > 0).all()
+    assert ((posterior["rate"] > 0) & (posterior["rate"] < 1)).all()
+    np.testing.assert_allclose(posterior["parts"].sum("colour"), 1.0, atol=1e-12)
+    assert (posterior["parts"] > 0).all()
+    assert (posterior["cuts"].diff("level") > 0).all()
+    assert ((posterior["low"] > 0) & (posterior["low"] < 1)).all()
+    assert (
+        (posterior["high"] > posterior["low"]) & (posterior["high"] < posterior["low"] + 3)
+    ).all()
+    assert (abs(posterior["angle"]) <= np.pi).all()
+    np.testing.assert_allclose(posterior["zero"].sum("group"), 0.0, atol=1e-10)
+    packed = posterior["chol"].values
+    assert (packed[..., [0, 2]] > 0).all()
+
+
+def test_deterministics_follow_from_their_parents(merged):
+    p = merged["posterior"]
+    close = {"rtol": 1e-10, "atol": 1e-10}
+    np.testing.assert_allclose(p["effect"], p["tau"] * p["raw"], **close)
+    assert p["effect"].dims == ("chain", "draw", "group")
+    np.testing.assert_allclose(p["variance"], p["sigma"] ** 2, **close)
+    np.testing.assert_allclose(p["width"], p["high"] - p["low"], **close)
+    np.testing.assert_allclose(p["odds"], p["rate"] / (1 - p["rate"]), **close)
+    np.testing.assert_allclose(p["cosine"], np.cos(p["angle"]), **close)
+    packed = p["chol"].values
+    lower = np.zeros((*packed.shape[:2], 2, 2))
+    lower[..., [0, 1, 1], [0, 0, 1]] = packed
+    np.testing.assert_allclose(p["spread"], lower @ np.swapaxes(lower, -1, -2), **close)
+    stds = np.sqrt((lower**2).sum(axis=-1))
+    np.testing.assert_allclose(p["chol_stds"], stds, **close)
+    first = p["parts"][..., 0] * stds.sum(axis=-1) + p["cuts"][..., 1] + p["zero"][..., 0]
+    np.testing.assert_allclose(p["mix"], first, **close)
+
+
+def test_merged_in_the_models_space(merged, batches):
+    """The log of sigma, merged among the other unconstrained variables, has the pooled moments."""
+    pooled = merged["swiss_transform"]
+    mean = float(pooled["pooled_mean"].sel(parameter="sigma"))
+    np.testing.assert_allclose(np.log(merged["posterior"]["sigma"]).mean(), mean, atol=1e-10)
+    np.testing.assert_allclose(
+        merged["unconstrained_posterior"]["sigma"], np.log(merged["posterior"]["sigma"]), atol=1e-10
+    )
+
+
+def test_angles_around_pi_are_not_torn_apart(merged, batches):
+    """Prior draws around pi are split between -pi and pi; their circular spread must survive."""
+    spread = lambda angle: float(np.abs(np.exp(1j * angle).mean()))  # noqa: E731
+    before = spread(batches[0]["angle"].values)
+    # A mean resultant length from 400 draws has a standard error below 1 / sqrt(400) = .05.
+    assert abs(spread(merged["posterior"]["angle"].values) - before) < 0.15
+
+
+def test_subposteriors_with_the_model(batches):
+    model = build_all()
+    merged = az_swiss.merge(batches, model=model)
+    back = az_swiss.subposteriors(merged, model=model)
+    for batch, undone in zip(batches, back.values(), strict=True):
+        undone = containers.read(undone).groups["posterior"]
+        assert set(undone.data_vars) == set(batch.data_vars)
+        for name in batch.data_vars:
+            np.testing.assert_allclose(undone[name], batch[name], atol=1e-9)
+    with pytest.raises(ValueError, match="merged in the space of a PyMC model: pass that model"):
+        az_swiss.subposteriors(merged)
+
+
+def test_untransformed_variable(batches):
+    merged = az_swiss.merge(batches, model=build_all(), transforms={"tau": None})
+    groups = containers.read(merged).groups
+    assert "tau" not in groups["unconstrained_posterior"]
+    pooled = groups["swiss_transform"]["pooled_mean"].sel(parameter="tau")
+    np.testing.assert_allclose(groups["posterior"]["tau"].mean(), pooled, atol=1e-10)
+
+
+def test_other_transforms_contradict_the_model(batches):
+    with pytest.raises(ValueError, match=r"transforms of tau: with model=, the model's own"):
+        az_swiss.merge(batches, model=build_all(), transforms={"tau": "log"})
+
+
+def test_model_with_a_variable_that_the_batches_lack(batches):
+    with pytest.raises(ValueError, match=r'batch 0 \("b0"\) has no variable tau, which the model'):
+        az_swiss.merge([batch.drop_vars("tau") for batch in batches], model=build_all())
+
+
+def test_no_model():
+    with pytest.raises(TypeError, match="model must be a PyMC model, got int"):
+        az_swiss.merge([{"x": np.random.default_rng(0).normal(size=(2, 50))}], model=3)
+
+
+def fractionated(batch, **said):
+    return batch.assign_attrs(
+        swiss_kind="fractionated", swiss_power=1.0, swiss_prior_power=1 / 3, **said
+    )
+
+
+def test_prior_powered_on_its_own_scale_must_be_merged_there(batches):
+    said = [fractionated(batch, swiss_untransformed='["tau"]') for batch in batches]
+    with pytest.raises(ValueError, match=r'prior of tau was fractionated on its own.*"tau": None'):
+        az_swiss.merge(said, model=build_all())
+    az_swiss.merge(said, model=build_all(), transforms={"tau": None})
+
+
+def test_prior_powered_in_the_models_space_warns_when_merged_elsewhere(batches):
+    said = [fractionated(batch[["tau", "sigma"]], swiss_transformed='["tau"]') for batch in batches]
+    with pytest.warns(MergeWarning, match=r"prior of tau was fractionated in the model's"):
+        az_swiss.merge(said)

@@ -1,0 +1,117 @@
+"""The README's example runs as it stands, links lead somewhere, and figures are what is printed."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md"]
+PAGES += [ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_readme_examples_run_one_after_the_other_in_an_empty_folder(tmp_path):
+    script = tmp_path / "pasted.py"
+    script.write_text("\n".join(python_blocks(ROOT / "README.md")))
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [sys.executable, script.name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"^mu +(2\.9|3\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
+    assert re.search(r"^sigma +(1\.9|2\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
+    assert "Nothing speaks against this merge" in ran.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["pasted.py"]
+
+
+def test_the_readme_example_has_ten_lines():
+    lines = python_blocks(ROOT / "README.md")[0].splitlines()
+    assert len([line for line in lines if line.strip()]) == 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_blocks_are_python(page):
+    for block in python_blocks(page):
+        compile(block, str(page), "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
+    # the docs' build copies the notebooks there
+    folders = [page.parent, ROOT]
+    missing = [link for link in links if not any((folder / link).exists() for folder in folders)]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_nothing_is_left_to_fill_in(page):
+    text = page.read_text()
+    assert [mark for mark in ("COSTLINE", "<!--", "TODO") if mark in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_brackets_of_formulas_are_whole(page):
+    r"""A ``\Bigr)`` that lost its backslash in an escape leaves ``r)`` behind."""
+    for formula in re.findall(r"\$\$(.*?)\$\$", page.read_text(), flags=re.DOTALL):
+        assert not re.search(r"\}r\)|[^\\]\bigg?[lr][()]", formula), formula
+        sizes = re.findall(r"\\([bB]igg?|left|right)([lr]?)[()]", formula)
+        opened = sum(name == "left" or side == "l" for name, side in sizes)
+        assert 2 * opened == len(sizes), formula
+
+
+def test_the_layout_names_every_module_and_no_other():
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    layout = text[text.index("## The layout") : text.index("`merging.py` reads")]
+    rows = [line.split("|")[1:3] for line in layout.splitlines() if line.startswith("|")]
+    package = ROOT / "arviz_swiss"
+    named = []
+    for first, modules in rows:
+        (folder,) = re.findall(r"`(\w+/)`", first) or [""]
+        plain = re.sub(r"\([^)]*\)", "", modules)
+        named += [f"{folder}{name}" for name in re.findall(r"`(\w+/?)`", plain)]
+    modules = [
+        path.relative_to(package).with_suffix("").as_posix()
+        for path in package.rglob("*.py")
+        if not path.name.startswith("_")
+    ]
+    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert sorted(named) == sorted(modules + folders)
+
+
+def test_every_benchmark_is_listed():
+    listed = (ROOT / "benchmarks" / "README.md").read_text()
+    for script in (ROOT / "benchmarks").glob("*.py"):
+        assert f"| `{script.name}`" in listed
+
+
+def test_every_notebook_is_in_the_docs():
+    listed = (ROOT / "docs" / "notebooks.md").read_text()
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"\nnotebooks/{notebook.stem}\n" in listed
+
+
+def test_figures_of_the_location_are_those_that_are_printed(capsys):
+    spec = importlib.util.spec_from_file_location("claims", ROOT / "docs" / "claims.py")
+    claims = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(claims)
+    claims.location()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 1")]
+    stated = (ROOT / "docs" / "how_it_works.md").read_text()
+    assert rows
+    assert [row for row in rows if row not in stated] == []

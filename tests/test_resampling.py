@@ -1,0 +1,120 @@
+import arviz as az
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import arviz_swiss as az_swiss
+from arviz_swiss import containers
+from arviz_swiss.certificate import certificate_verdict
+
+QUIET = {"progressbar": False}
+
+
+class Normal:
+    """A flat prior, and a normal likelihood in independent directions."""
+
+    def __init__(self, centre):
+        self.centre = np.atleast_1d(centre)
+
+    def log_prior(self, x):
+        return np.zeros(len(x))
+
+    def grad_log_prior(self, x):
+        return np.zeros_like(x)
+
+    def log_likelihood(self, x):
+        return -0.5 * np.sum((x - self.centre) ** 2, axis=1)
+
+    def grad_log_likelihood(self, x):
+        return self.centre - x
+
+    def draw(self, rng, power=1.0, shape=(2, 400)):
+        return rng.normal(self.centre, power**-0.5, size=(*shape, self.centre.size))
+
+
+def normal_case(batches=4, size=3):
+    rng = np.random.default_rng(0)
+    densities = [Normal(rng.normal(0, 0.5, size)) for _ in range(batches)]
+    return az_swiss.merge([{"x": one.draw(rng, batches)} for one in densities]), densities
+
+
+def test_resampled_draws_are_an_ordinary_posterior():
+    rng = np.random.default_rng(9)
+    density = Normal([0.0, 0.0])
+    merged = az_swiss.merge([{"x": density.draw(rng, shape=(4, 1000))}], powers=1)
+    other = Normal([0.4, 0.0])
+    # the target is another one than was merged: the weights must move the draws there
+    moved = az_swiss.certify(merged, [density], draws=4000, random_seed=1, **QUIET)
+    groups = containers.read(moved).groups
+    certificate = groups["swiss_certificate"]
+    x = merged["posterior"]["x"].sel(draw=certificate["draw"]).values
+    weights = other.log_likelihood(x.reshape(-1, 2)) - density.log_likelihood(x.reshape(-1, 2))
+    weights = (weights - logsumexp(weights)).reshape(x.shape[:2])
+    groups["swiss_certificate"] = certificate.assign(log_weight=(("chain", "draw"), weights))
+    result = az_swiss.resample(containers.build(groups, containers.native_kind()), random_seed=1)
+
+    posterior = result["posterior"]
+    assert dict(posterior.sizes) == {"chain": 4, "draw": 1000, "x_dim_0": 2}
+    found = posterior["x"].mean(("chain", "draw")).values
+    weighted = np.exp(weights).ravel() @ x.reshape(-1, 2)
+    # systematic resampling adds next to no noise
+    np.testing.assert_allclose(found, weighted, atol=0.02)
+    assert abs(found[0] - 0.4) < 0.15
+    assert len(az.summary(result)) == 2
+    again = az_swiss.resample(containers.build(groups, containers.native_kind()), random_seed=1)
+    np.testing.assert_array_equal(again["posterior"]["x"], posterior["x"])
+    assert "swiss_transform" not in containers.read(result).groups
+    with pytest.raises(ValueError, match="not a merged object"):
+        az_swiss.subposteriors(result)
+
+
+def test_resampling_keeps_variables_data_and_transforms(to_container):
+    rng = np.random.default_rng(10)
+    densities = [Normal([0.0]) for _ in range(2)]
+    batches = [
+        to_container(
+            {"rate": np.exp(one.draw(rng, power=2))},
+            constant_data={"units": np.array([1.0, 2.0])},
+        )
+        for one in densities
+    ]
+    merged = az_swiss.merge(batches, transforms={"rate": "log"})
+    certified = az_swiss.certify(merged, densities, draws=400, random_seed=1, **QUIET)
+    # the moments of the certificate are those on the variables' own scale
+    assert certified["swiss_certificate"]["mean"].item() > 0
+    groups = containers.read(az_swiss.resample(certified, random_seed=2)).groups
+    assert set(groups) == {"posterior", "unconstrained_posterior", "constant_data"}
+    rate = groups["posterior"]["rate"]
+    np.testing.assert_allclose(np.exp(groups["unconstrained_posterior"]["rate"]), rate)
+    assert np.isin(rate, merged["posterior"]["rate"]).all()
+    assert groups["posterior"].attrs["swiss_resampled"].startswith("certified")
+
+
+def test_resampling_needs_a_certificate_and_refining_takes_it_away():
+    merged, densities = normal_case()
+    with pytest.raises(ValueError, match="call certify first, and after every refine"):
+        az_swiss.resample(merged)
+    certified = az_swiss.certify(merged, densities, **QUIET)
+    refined = az_swiss.refine(certified, densities, **QUIET)
+    assert "swiss_certificate" not in containers.read(refined).groups
+    assert certificate_verdict(refined).startswith("not certified: certify(")
+
+
+def test_resampling_what_is_not_certified_is_warned_of():
+    merged, densities = normal_case(size=4)
+    wrong = [Normal(one.centre + 1) for one in densities]
+    with pytest.warns(az_swiss.MergeWarning, match="^not certified"):
+        certified = az_swiss.certify(merged, wrong, **QUIET)
+    with pytest.warns(az_swiss.MergeWarning, match="not to be trusted either"):
+        az_swiss.resample(certified)
+
+
+def test_what_is_no_container_is_said_so():
+    with pytest.raises(ValueError, match=r"merged could not be read: .*Pass an InferenceData or"):
+        az_swiss.resample(5)
+
+
+def test_a_string_is_no_sequence_of_densities():
+    merged, _ = normal_case()
+    with pytest.raises(TypeError, match=r"densities must be a sequence of one density .* got str"):
+        az_swiss.certify(merged, "model", **QUIET)

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from scipy.stats import kurtosis, norm
+
+from arviz_swiss import containers
+from arviz_swiss.shapes import excess_kurtosis, valley, valleys
+
+
+def test_excess_kurtosis_is_scipys():
+    sample = np.random.default_rng(0).gamma(2.0, size=(500, 3))
+    np.testing.assert_allclose(excess_kurtosis(sample), kurtosis(sample, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("heights", "depth"), [([0, 4, 1, 2, 0], 0.5), ([0, 2, 0, 4, 0], 1.0), ([0, 3, 2, 1, 0], 0.0)]
+)
+def test_valley_is_the_depth_below_the_lower_mode(heights, depth):
+    density = np.interp(np.linspace(0, 4, 401), np.arange(5), heights)
+    assert valley(density) == pytest.approx(depth)
+
+
+def test_two_normals_four_sds_apart():
+    grid = np.linspace(-5, 9, 2001)
+    density = norm.pdf(grid) + norm.pdf(grid, 4)
+    assert valley(density) == pytest.approx(1 - 2 * norm.pdf(2) / density.max(), abs=1e-4)
+
+
+def test_one_mode_has_no_valley():
+    grid = np.linspace(-5, 5, 1001)
+    assert valley(norm.pdf(grid)) == 0.0
+    assert valley(np.exp(-grid[grid > 0])) == 0.0
+
+
+def test_few_stray_draws_are_no_mode():
+    grid = np.linspace(-5, 25, 3001)
+    assert valley(0.97 * norm.pdf(grid) + 0.03 * norm.pdf(grid, 20)) == 0.0
+
+
+def test_samples_of_one_mode_stay_below_the_threshold():
+    sample = np.random.default_rng(0).standard_normal((400, 40))
+    assert valleys(sample, containers.kde).max() < 0.25
