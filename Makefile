@@ -34,7 +34,7 @@ test:
 # A store of its own, so that nothing that an earlier run has kept is taken for this one's result.
 notebooks:
 	@folder=$$(mktemp -d); \
-	QUICK=1 PAPER_STORE=$$folder $(stacks) notebooks --nbmake --nbmake-timeout=900 \
+	QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder $(stacks) notebooks --nbmake --nbmake-timeout=900 \
 		$(wildcard notebooks/*.ipynb notebooks/paper/*.ipynb); \
 	status=$$?; rm -rf $$folder; exit $$status
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from pytensor.graph.traversal import ancestors
 __all__ = ["compile_once", "compiles_with_numba", "without_advice_on_blas", "without_cache"]
 
 _log = logging.getLogger("arviz_swiss")
+
+CACHE_VARIABLE = "ARVIZ_SWISS_COMPILE_CACHE"
 
 # One cache per thread: a compiled model is not shared between batches that run at the same time.
 # Each entry holds the data of one batch. Two serve batches whose sizes differ by one row.
@@ -95,19 +98,22 @@ def compile_once(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> Any:
     return compiled
 
 
-def without_cache():
+def without_cache() -> contextlib.AbstractContextManager:
     """Compile afresh inside this context, whatever earlier processes have left on the disk.
 
     Code that Numba reads back from its cache is optimized otherwise than code that it has just
     compiled. The last digit differs, and after some hundred steps of NUTS so do the draws: the same
     seed would give other draws in the next process, or on another executor. A process that has
     compiled a function itself keeps it in memory, so that reading all back does not help. The price
-    is a compilation in every worker, about a minute on PyMC 6.
+    is a compilation in every worker, about a minute on PyMC 6. Who would rather have the minute
+    sets the environment variable ``ARVIZ_SWISS_COMPILE_CACHE=1``: then this does nothing.
 
     Returns
     -------
     context manager
     """
+    if os.environ.get(CACHE_VARIABLE, "0") not in ("", "0"):
+        return contextlib.nullcontext()
     return pytensor.config.change_flags(numba__cache=False)
 
 

@@ -6,7 +6,13 @@ import pymc as pm
 import pytensor
 import pytest
 
-from arviz_swiss.pymc.compiling import _is_same, _read_graph, compile_once
+from arviz_swiss.pymc.compiling import (
+    CACHE_VARIABLE,
+    _is_same,
+    _read_graph,
+    compile_once,
+    without_cache,
+)
 from arviz_swiss.pymc.worker import temper
 
 RNG = np.random.default_rng(0)
@@ -126,3 +132,13 @@ def test_a_shared_variable_that_build_overwrites_is_read_anew():
     assert second.compiled_logp_func is first.compiled_logp_func
     assert any(np.array_equal(value, Y[SECOND]) for value in second.shared_data.values())
     assert not any(np.array_equal(value, Y[FIRST]) for value in second.shared_data.values())
+
+
+@pytest.mark.parametrize(("variable", "cached"), [(None, False), ("0", False), ("1", True)])
+def test_the_cache_is_read_only_when_the_environment_says_so(monkeypatch, variable, cached):
+    monkeypatch.delenv(CACHE_VARIABLE)
+    if variable:
+        monkeypatch.setenv(CACHE_VARIABLE, variable)
+    assert pytensor.config.numba__cache
+    with without_cache():
+        assert pytensor.config.numba__cache is cached

@@ -1,5 +1,6 @@
 """sample_batches with real sampling, on real pools, threads and a real Dask cluster."""
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import xarray as xr
 from arviz_swiss import containers, merge
 from arviz_swiss.partition import partition
 from arviz_swiss.pymc import BatchError, sample_batches
+from arviz_swiss.pymc.compiling import CACHE_VARIABLE
 from arviz_swiss.warnings import MergeWarning
 
 RNG = np.random.default_rng(3)
@@ -60,9 +62,18 @@ def run(threads):
     return run
 
 
+@contextlib.contextmanager
+def compiling_afresh():
+    """Do as for users: only then are draws the same in every process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(CACHE_VARIABLE)
+        yield
+
+
 @pytest.fixture(scope="module")
 def idatas(run):
-    return run(build, batches=4, random_seed=11)
+    with compiling_afresh(), ThreadPoolExecutor(1) as new_thread:
+        return run(build, batches=4, random_seed=11, executor=new_thread)
 
 
 def assert_same_draws(found, expected):
@@ -114,20 +125,18 @@ def test_draws_are_from_the_inflated_sub_posterior(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "threads", "dask"])
 def test_same_draws_on_every_executor(kind, idatas):
-    settings = {**SETTINGS, "batches": 4, "random_seed": 11}
-    if kind == "processes":
-        found = sample_batches(build, DATA, **settings)
-    elif kind == "threads":
-        with ThreadPoolExecutor(2) as executor:
-            found = sample_batches(build, DATA, executor=executor, **settings)
-    else:
-        with (
-            distributed.LocalCluster(
+    with compiling_afresh(), contextlib.ExitStack() as stack:
+        executor = None
+        if kind == "threads":
+            executor = stack.enter_context(ThreadPoolExecutor(2))
+        elif kind == "dask":
+            cluster = distributed.LocalCluster(
                 n_workers=2, threads_per_worker=1, dashboard_address=":0"
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            found = sample_batches(build, DATA, executor=client, **settings)
+            )
+            executor = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+        found = sample_batches(
+            build, DATA, executor=executor, batches=4, random_seed=11, **SETTINGS
+        )
     assert_same_draws(found, idatas)
 
 
@@ -456,7 +465,11 @@ def start(folder, body, draws=100):
         stderr=subprocess.PIPE,
         text=True,
         # the first process finds nothing compiled on the disk, the later ones find what it left
-        env={**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={folder.parent / 'compiled'}"},
+        env={
+            **os.environ,
+            CACHE_VARIABLE: "0",
+            "PYTENSOR_FLAGS": f"base_compiledir={folder.parent / 'compiled'}",
+        },
     )
 
 
