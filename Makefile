@@ -23,7 +23,7 @@ help:
 	@echo "make lint    check style; make format mends what can be mended"
 	@echo "make bench   measure the merge"
 	@echo "make stacks  list the interpreters that make test would use"
-	@echo "make clean   remove environments and everything built"
+	@echo "make clean   remove environments and everything built (not .paper, the experiments' draws)"
 
 demo:
 	@$(stacks) run pymc,plots -m arviz_swiss.demo
@@ -64,5 +64,5 @@ stacks:
 	@$(stacks) list
 
 clean:
-	rm -rf .venv .paper docs/_build docs/api build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv docs/_build docs/api docs/notebooks build dist .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

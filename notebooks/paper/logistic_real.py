@@ -264,24 +264,33 @@ SAID = {
 }
 
 
+def _draws_error(draws: int, parameters: int = 28) -> float:
+    return np.sqrt(parameters * (parameters + 1) / draws)
+
+
 def _parts(setting: Setting, progressbar: bool) -> list[str]:
     rows = run(setting, progressbar)
     parts = [
         results.text(SAID[setting.data]),
         results.markdown(table(rows)),
-        methods.FLOOR_SENTENCE,
+        methods.floor_sentence(rows),
         methods.failed_sentence(rows),
-        methods.khat_sentence(rows),
+        results.markdown(methods.certificates(rows)),
+        methods.CERTIFICATE_SENTENCE,
         results.text(
             f"""Batches are sampled by independence Metropolis with the Laplace approximation as
-            proposal (acceptance {rows["acceptance"].min():.2f} or more)."""
+            proposal (acceptance {rows["acceptance"].min():.2f} or more). With d = 28 parameters,
+            precisions that are estimated from n independent draws of a batch add about
+            √(d (d + 1) / n) to Mah: {_draws_error(setting.draws):.2f} for {setting.draws:,}."""
         ),
     ]
     if setting.pymc_partitions:
         parts += [
             results.text(
                 f"""The same batches sampled by PyMC with nutpie, through `sample_batches`
-                ({setting.chains} chains of {setting.pymc_draws:,} draws), partition 0 only:"""
+                ({setting.chains} chains of {setting.pymc_draws:,} draws, which adds
+                {_draws_error(setting.chains * setting.pymc_draws):.2f} to Mah), the first
+                {setting.pymc_partitions} of the partitions:"""
             ),
             results.markdown(sampler_table(rows)),
         ]

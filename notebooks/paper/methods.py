@@ -37,11 +37,7 @@ OPTIONS = {
     "barycenter": {"standardise": False},
     "location_scatter": {"standardise": False},
 }
-FLOOR_SENTENCE = results.text(
-    """The noise floor is what two samples of one distribution would show, for as many draws as
-    SwISS returns. Methods that make new draws return as many as one batch has: their floor is
-    higher."""
-)
+CERTIFIED_DRAWS = 10_000
 
 
 def compare(
@@ -72,6 +68,28 @@ def compare(
     return rows
 
 
+def floor_sentence(rows: pd.DataFrame, measures: Iterable[str] = tuple(results.MEASURES)) -> str:
+    """Say what the noise floor is, and what it is for the methods that return fewer draws."""
+    said = {
+        who: ", ".join(
+            f"{results.MEASURES[name]} {results.number(mine[f'{name}_floor'].mean())}"
+            for name in measures
+        )
+        for method, who in (
+            (
+                "consensus",
+                "Methods that return as many draws as one batch has, consensus among them",
+            ),
+            ("resampled", f"The {CERTIFIED_DRAWS:,} resampled draws"),
+        )
+        if len(mine := rows[rows["method"] == method])
+    }
+    return results.text(
+        """The noise floor is what two samples of one distribution would show, for as many draws as
+        SwISS returns."""
+    ) + "".join(f" {who} have a higher one: {floors}." for who, floors in said.items())
+
+
 def failed_sentence(rows: pd.DataFrame) -> str:
     """Say which methods gave no result, and why; nothing if all did."""
     if "failed" not in rows:
@@ -98,7 +116,8 @@ def score(merged: Any, reference: Any, **options: Any) -> dict[str, float]:
 def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int) -> list:
     """Refine the SwISS merge by one and two rounds, and certify before and after.
 
-    Rows have the measures, and `khat` of the certificate.
+    Rows have the measures, and of the certificate `khat` and `moved`: by how many sds the weights
+    move the mean that they move most.
     """
     quiet = {"random_seed": seed, "progressbar": False}
     merged = merge(inflated)
@@ -106,37 +125,34 @@ def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, se
     with warnings.catch_warnings():
         # That a merge is not certified is a figure of the table.
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        certified = az_swiss.certify(merged, densities, **quiet)
-        rows.append({"method": "certified_0", "khat": _khat(certified)})
-        for rounds in (1, 2):
-            refined = az_swiss.refine(merged, densities, rounds=rounds, **quiet)
-            certified = az_swiss.certify(refined, densities, draws=10_000, **quiet)
-            row = score(refined, reference) | {"khat": _khat(certified)}
+        for rounds in (0, 1, 2):
+            refined = merged
+            if rounds:
+                refined = az_swiss.refine(merged, densities, rounds=rounds, **quiet)
+            certified = az_swiss.certify(refined, densities, draws=CERTIFIED_DRAWS, **quiet)
+            row = score(refined, reference) | _certificate(certified)
             rows.append({"method": f"refined_{rounds}", **row})
         resampled = az_swiss.resample(certified, random_seed=seed)
         rows.append({"method": "resampled", **score(resampled, reference)})
     return rows
 
 
-def khat_sentence(rows: pd.DataFrame) -> str:
-    """Say what the certificates said, before refining and after."""
-    said = {
-        name: results.mean_and_error(rows.loc[rows["method"] == method, "khat"])
-        for name, method in (
-            ("before", "certified_0"),
-            ("after one round", "refined_1"),
-            ("after two", "refined_2"),
-        )
-    }
-    listed = ", ".join(f"{figure} {name}" for name, figure in said.items())
-    off = results.mean_and_error(rows.loc[rows["method"] == "swiss", "mahalanobis"])
-    return results.text(
-        f"""Pareto k-hat of the certificate: {listed}. Below .5 the importance weights can be
-        trusted to correct what error there is, above .7 the merge is not certified. A low k-hat
-        alone does not say that there is no error: the k-hat before refining is that of the SwISS
-        merge, whose mean is {off} off. How far the weights move the mean says that."""
-    )
+def certificates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what the certificates said, before refining and after."""
+    names = {f"refined_{rounds}": name for rounds, name in enumerate(("none", "one", "two"))}
+    columns = {"khat": "Pareto k-hat", "moved": "largest shift of a mean by the weights, sds"}
+    table = results.comparison(rows, names, measures=columns)
+    return table.rename_axis("rounds of refine")
 
 
-def _khat(certified: Any) -> float:
-    return float(certified["swiss_certificate"]["khat"])
+CERTIFICATE_SENTENCE = results.text(
+    """The certificate needs no reference. Below .5 Pareto k-hat says that the importance weights
+    can be trusted to correct what error there is, above .7 that the merge is not certified. A low
+    k-hat alone does not say that there is no error: how far the weights move the means says
+    that."""
+)
+
+
+def _certificate(certified: Any) -> dict[str, float]:
+    group = certified["swiss_certificate"]
+    return {"khat": float(group["khat"]), "moved": float(abs(group["mean_shift"]).max())}

@@ -14,6 +14,9 @@ Sub-posteriors of three sorts:
   B. Wrong: the number of groups, which is what Sigma is known from, stays that of the batch.
 """
 
+import hashlib
+import inspect
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,10 +205,14 @@ def _sample(build_batch, data, batches, setting, random_seed, folder) -> list[di
 
 
 def _sample_wrongly(data: pd.DataFrame, setting: Setting, random_seed: int, path: Path) -> dict:
-    """Sample with total_size, by PyMC itself: `sample_batches` refuses."""
+    """Sample with total_size, by PyMC itself: `sample_batches` refuses.
+
+    What is kept is named after data and model, and written in full or not at all.
+    """
     import pymc as pm
 
-    path = path.with_suffix(".npz")
+    made_from = hashlib.sha256(data.to_csv().encode() + inspect.getsource(build).encode())
+    path = path.with_name(f"{path.name}-{made_from.hexdigest()[:10]}.npz")
     if not path.exists():
         with build(data, power=setting.batches):
             idata = pm.sample(
@@ -217,7 +224,9 @@ def _sample_wrongly(data: pd.DataFrame, setting: Setting, random_seed: int, path
                 progressbar=False,
                 compute_convergence_checks=False,
             )
-        np.savez(path, **_shared(idata))
+        unfinished = path.with_name(f"{os.getpid()}-{path.name}")
+        np.savez(unfinished, **_shared(idata))
+        unfinished.replace(path)
     with np.load(path) as kept:
         return dict(kept)
 
@@ -287,14 +296,16 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
             rows, 10 fixed effects and 10 batches.""",
         parts=[
             results.markdown(table(rows)),
-            methods.FLOOR_SENTENCE,
+            methods.floor_sentence(rows),
             results.text(
-                """Measured on the fixed effects and the three elements of Sigma, merged in
-                unconstrained space. Sub-posteriors are fractionated, for all methods: SwISS,
-                re-centring and the barycenter get the draws rescaled about their batch mean by the
-                square root of the number of batches. The paper does not say how it inflated the
-                likelihood of a model with random effects; the page on sub-posteriors of random
-                effects shows why it matters."""
+                f"""Measured on the fixed effects and the three elements of Sigma, merged in
+                unconstrained space; the paper measures the random effects too. (Its text speaks of
+                ten partitions, the caption of its table of five.) Sub-posteriors are fractionated,
+                for all methods: SwISS, re-centring and the barycenter get the draws rescaled about
+                their batch mean by the square root of the number of batches. The paper does not say
+                how it inflated the likelihood of a model with random effects;
+                [which sub-posterior?]({results.page_name("mixed_effects_sorts", is_quick)}.md)
+                shows why it matters."""
             ),
         ],
     )

@@ -95,10 +95,11 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
             results.markdown(table(rows, "consensus")),
             text(
                 f"""With `total_size` the batch's rows count {setting.batches} times, but its groups
-                still once: what the data say of Sigma comes from the number of groups. Theory gives
-                sds of Sigma √{setting.batches} = {np.sqrt(setting.batches):.2f} times too wide;
-                measured: {results.mean_and_error(wrong["sd_Sigma"])}. `sample_batches` refuses to
-                sample it."""
+                still once: what the data say of Sigma comes from the number of groups. For large
+                groups theory gives sds of Sigma √{setting.batches} =
+                {np.sqrt(setting.batches):.2f} times too wide, for groups of {setting.group_size}
+                rows somewhat less; measured: {results.mean_and_error(wrong["sd_Sigma"])}. Sigma's
+                location is off too, by the Mah above. `sample_batches` refuses to sample it."""
             ),
         ],
     )

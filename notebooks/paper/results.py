@@ -175,13 +175,14 @@ def comparison(
             if paper:
                 figures = paper.get(method)
                 table[name][f"{heading}, paper"] = figures[place] if figures else ""
-    floors = [f"{column}_floor" for column in measures]
-    if set(floors) <= set(rows.columns):
-        first = rows[rows["method"] == next(iter(names))]
-        table[FLOOR] = {
-            heading: number(first[floor].mean())
-            for floor, heading in zip(floors, measures.values(), strict=True)
-        }
+    first = rows[rows["method"] == next(iter(names))]
+    floors = {
+        heading: number(first[f"{column}_floor"].mean())
+        for column, heading in measures.items()
+        if f"{column}_floor" in rows
+    }
+    if floors:
+        table[FLOOR] = floors
     frame = pd.DataFrame.from_dict(table, orient="index").fillna("")
     frame.index.name = "Algorithm"
     return frame
