@@ -7,8 +7,8 @@ Needs nothing but the standard library; the Makefile is what calls it::
     python3 tools/stacks.py notebooks [pytest arguments]
     python3 tools/stacks.py run EXTRAS [python arguments]
 
-``test`` goes through every interpreter, ``notebooks`` through one of each stack (ArviZ 0.x, 1.x);
-``run`` uses the first one, with these extras of the package ("pymc,plots"). The environment
+``test`` goes through every interpreter, with tests that are marked slow on the first one of each
+stack (ArviZ 0.x, 1.x); ``notebooks`` goes through the first one of each stack; ``run`` uses the first one, with these extras of the package ("pymc,plots"). The environment
 variable ``STACKS`` ("3.12", or "3.11 3.13") narrows all of them.
 """
 
@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / ".venv"
 OLDEST = (3, 11)
 TEST_EXTRAS = "test,pymc,dask,plots"
+FAST = ("-m", "not speed and not slow")
 
 # Asked of a candidate: a pyenv shim exists on PATH but does not run, and Debian's python3 may lack
 # the modules that make an environment.
@@ -165,6 +166,8 @@ def test_stack(interpreter, arguments):
         name = subprocess.check_output([python, "-c", SHOW_VERSIONS], text=True).strip()
     except (RuntimeError, subprocess.CalledProcessError) as error:
         return False, f"FAILED  {name}: {error}"
+    if arguments[:2] == [*FAST]:
+        name += ", without slow tests: they ran on another Python of this stack"
     print(f"\n== {name}", flush=True)
     # The workers already use both cores: more BLAS threads than that only get in each other's way.
     variables = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -180,20 +183,27 @@ def list_stacks():
     return 0
 
 
+def first_of_each_stack(interpreters):
+    first = {}
+    for interpreter in interpreters:
+        first.setdefault(interpreter.minor == "3.11", interpreter)
+    return list(first.values())
+
+
 def run_tests(*arguments):
-    return test_all(find_interpreters(), arguments)
+    found = find_interpreters()
+    first = first_of_each_stack(found)
+    # Arguments that come later, as from PYTEST_ARGS, prevail.
+    return test_all({one: [] if one in first else FAST for one in found}, arguments)
 
 
 def run_notebooks(*arguments):
-    first = {}
-    for interpreter in find_interpreters():
-        first.setdefault(interpreter.minor == "3.11", interpreter)
-    return test_all(first.values(), arguments)
+    return test_all({one: [] for one in first_of_each_stack(find_interpreters())}, arguments)
 
 
 def test_all(interpreters, arguments):
-    """Run the tests on these interpreters; return the exit code."""
-    outcomes = [test_stack(interpreter, arguments) for interpreter in interpreters]
+    """Run the tests on interpreters, each with its own arguments first; return the exit code."""
+    outcomes = [test_stack(one, [*own, *arguments]) for one, own in interpreters.items()]
     print("\n== Summary", *(line for _, line in outcomes), sep="\n")
     return 0 if all(passed for passed, _ in outcomes) else 1
 
