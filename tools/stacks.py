@@ -8,8 +8,9 @@ Needs nothing but the standard library; the Makefile is what calls it::
     python3 tools/stacks.py run EXTRAS [python arguments]
 
 ``test`` goes through every interpreter, with tests that are marked slow on the first one of each
-stack (ArviZ 0.x, 1.x); ``notebooks`` goes through the first one of each stack; ``run`` uses the first one, with these extras of the package ("pymc,plots"). The environment
-variable ``STACKS`` ("3.12", or "3.11 3.13") narrows all of them.
+stack (ArviZ 0.x, 1.x); ``notebooks`` goes through the first one of each stack; ``run`` uses the
+first one, with these extras of the package ("pymc,plots"). The environment variable ``STACKS``
+("3.12", or "3.11 3.13") narrows all of them.
 """
 
 from __future__ import annotations
