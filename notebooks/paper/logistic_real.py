@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     partitions: int = 5
     draws: int = 10_000
     pymc_partitions: int = 1
-    pymc_draws: int = 1250
+    pymc_draws: int = 500
     pymc_tune: int = 500
     chains: int = 4
 
@@ -247,8 +247,8 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
         is_quick,
         title=TITLE,
         setting=f"""{setting.rows:,} rows of 27 features and an intercept, {setting.batches}
-            batches, {setting.draws:,} draws of each; mean over {setting.partitions} partitions with
-            its standard error in brackets. Prior N(0, 10²) on every coefficient; the paper does not
+            batches, {setting.draws:,} draws of each; {results.mean_of(setting.partitions)}.
+            Prior N(0, 10²) on every coefficient; the paper does not
             state its own.""",
         parts=parts,
     )

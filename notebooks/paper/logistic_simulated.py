@@ -134,8 +134,8 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
         is_quick,
         title=TITLE,
         setting=f"""{setting.rows:,} rows of five binary features, {setting.batches} batches,
-            {setting.draws:,} draws of each; mean over {setting.partitions} random partitions with
-            its standard error in brackets. Prior N(0, 10²) on every coefficient; the paper does not
+            {setting.draws:,} draws of each; {results.mean_of(setting.partitions)}.
+            Prior N(0, 10²) on every coefficient; the paper does not
             state its own.""",
         parts=[
             results.markdown(table(rows)),

@@ -72,8 +72,7 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
         title=TITLE,
         setting=f"""{setting.groups} groups of {setting.group_size} rows, {setting.fixed} fixed
             effects, {setting.batches} batches of whole groups, {setting.chains} chains of
-            {setting.draws:,} draws by PyMC with nutpie; mean over {setting.partitions}
-            partition(s).""",
+            {setting.draws:,} draws by PyMC with nutpie; {results.mean_of(setting.partitions)}.""",
         parts=[
             text(
                 """**fractionated**: the prior of the shared parameters to the power 1/B, whole

@@ -27,6 +27,14 @@ def quick() -> bool:
     return os.environ.get("QUICK", "0").lower() not in ("", "0", "no", "false")
 
 
+def fewer_partitions() -> int | None:
+    """Return how many partitions the environment asks for instead of a setting's: ``PARTITIONS=1``.
+
+    For experiments that take hours.
+    """
+    return int(os.environ.get("PARTITIONS") or 0) or None
+
+
 def store_folder() -> Path:
     """Return where finished units are kept: ``PAPER_STORE``, or .paper beside the Makefile."""
     return Path(os.environ.get("PAPER_STORE", ROOT / ".paper"))
@@ -70,9 +78,11 @@ def open_store(experiment: str, setting: NamedTuple) -> Store:
 def draws_folder(experiment: str, setting: NamedTuple, name: str) -> Path:
     """Return a folder for draws that `sample_batches` keeps, which checks by itself what is there.
 
-    They took long, and do not depend on how they are merged: other code uses them again.
+    They took long, and depend neither on how they are merged nor on how many partitions there are:
+    other code uses them again.
     """
-    folder = store_folder() / "draws" / f"{experiment}-{_digest(setting._asdict())}" / name
+    said = {key: value for key, value in setting._asdict().items() if "partitions" not in key}
+    folder = store_folder() / "draws" / f"{experiment}-{_digest(said)}" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -144,6 +154,13 @@ def mean_and_error(values: Sequence[float]) -> str:
         return number(values[0]) if values.size else "-"
     error = values.std(ddof=1) / np.sqrt(values.size)
     return f"{number(values.mean())} ({number(error) if error >= 0.0005 else '<0.001'})"
+
+
+def mean_of(partitions: int) -> str:
+    """Say what the figures of a table are."""
+    if partitions == 1:
+        return "one random partition, so without standard errors"
+    return f"mean over {partitions} random partitions with its standard error in brackets"
 
 
 def comparison(
@@ -234,6 +251,8 @@ def write_page(
     folder = PAGES if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     command = f"make paper EXPERIMENTS={experiment}" + (" QUICK=1" if is_quick else "")
+    if fewer_partitions():
+        command += f" PARTITIONS={fewer_partitions()}"
     heading = f"# {title}" + (" (quick setting)" if is_quick else "")
     parts = [part for part in parts if part]
     printed = f"Printed by `{command}`. {text(setting)}"

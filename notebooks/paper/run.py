@@ -1,6 +1,7 @@
 """Run the experiments, write their pages: ``python notebooks/paper/run.py [--quick] [NAME ...]``.
 
-What is finished is kept in .paper; run the same command again to go on where it stopped.
+What is finished is kept in .paper; run the same command again to go on where it stopped. With the
+environment variable PARTITIONS=1 as many partitions of the data as that, instead of the paper's.
 """
 
 import argparse
@@ -32,7 +33,10 @@ def main() -> None:
     for name in arguments.names or EXPERIMENTS:
         start = time.monotonic()
         experiment = importlib.import_module(name)
-        experiment.write(experiment.QUICK if arguments.quick else experiment.FULL, arguments.quick)
+        setting = experiment.QUICK if arguments.quick else experiment.FULL
+        if "partitions" in setting._fields:
+            setting = setting._replace(partitions=results.fewer_partitions() or setting.partitions)
+        experiment.write(setting, arguments.quick)
         page = results.PAGES / f"{results.page_name(name, arguments.quick)}.md"
         seconds = time.monotonic() - start
         print(f"{page.relative_to(results.ROOT)} ({seconds:.0f} s)", flush=True)
