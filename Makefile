@@ -32,11 +32,17 @@ demo:
 test:
 	@$(stacks) test $(PYTEST_ARGS)
 
+# The longest first, so that no core waits for the other at the end.
+longest := hierarchical quickstart paper/mixed_effects paper/logistic_real trust cluster
+all_notebooks := $(wildcard notebooks/*.ipynb notebooks/paper/*.ipynb)
+in_order := $(longest:%=notebooks/%.ipynb)
+in_order += $(filter-out $(in_order),$(all_notebooks))
+
 # A store of its own, so that nothing that an earlier run has kept is taken for this one's result.
 notebooks:
 	@folder=$$(mktemp -d); \
 	QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder $(stacks) notebooks --nbmake --nbmake-timeout=900 \
-		$(wildcard notebooks/*.ipynb notebooks/paper/*.ipynb); \
+		$(in_order); \
 	status=$$?; rm -rf $$folder; exit $$status
 
 paper:
