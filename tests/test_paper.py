@@ -13,10 +13,20 @@ import pytest
 PAPER = Path(__file__).resolve().parents[1] / "notebooks" / "paper"
 sys.path.insert(0, str(PAPER))
 
-results, geometries, logistic_real, logistic_simulated, mixed_effects, samplers, scalability = map(
+(
+    results,
+    methods,
+    geometries,
+    logistic_real,
+    logistic_simulated,
+    mixed_effects,
+    samplers,
+    scalability,
+) = map(
     import_module,
     (
         "results",
+        "methods",
         "geometries",
         "logistic_real",
         "logistic_simulated",
@@ -125,6 +135,44 @@ def test_the_quick_page_leaves_the_full_one_alone(tmp_path):
         "Printed by `make paper EXPERIMENTS=trial`. One row.",
     ]
     assert "QUICK=1" in quick.read_text()
+
+
+def test_fewer_partitions_are_said_on_the_page(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARTITIONS", "2")
+    path = results.write_page("trial", False, title="T", setting="", parts=[], folder=tmp_path)
+    assert "`make paper EXPERIMENTS=trial PARTITIONS=2`" in path.read_text()
+    monkeypatch.setenv("PARTITIONS", "")
+    path = results.write_page("trial", False, title="T", setting="", parts=[], folder=tmp_path)
+    assert "`make paper EXPERIMENTS=trial`" in path.read_text()
+    assert "without standard errors" in results.mean_of(1)
+    assert "mean over 5 random partitions" in results.mean_of(5)
+
+
+def test_draws_are_kept_whatever_the_number_of_partitions(store):
+    setting = mixed_effects.QUICK
+    more = setting._replace(partitions=7)
+    assert results.draws_folder("a", setting, "b") == results.draws_folder("a", more, "b")
+    assert results.open_store("a", setting) != results.open_store("a", more)
+
+
+def test_floors_of_methods_that_return_fewer_draws_are_said():
+    rows = pd.DataFrame({"method": ["swiss", "consensus"], "iad": 0.2, "iad_floor": [0.01, 0.023]})
+    said = methods.floor_sentence(rows, ["iad"])
+    assert "IAD 0.023" in said
+    assert "resampled" not in said
+    rows = pd.concat([rows, rows.tail(1).assign(method="resampled", iad_floor=0.034)])
+    assert "10,000 resampled draws have a higher one: IAD 0.034." in methods.floor_sentence(
+        rows, ["iad"]
+    )
+
+
+def test_certificates_stand_by_rounds():
+    rows = pd.DataFrame(
+        {"method": ["swiss", "refined_0", "refined_2"], "khat": [np.nan, 0.6, -0.1]}
+    )
+    table = methods.certificates(rows.assign(moved=[np.nan, 1.5, 0.02]))
+    assert table["Pareto k-hat"].to_dict() == {"none": "0.60", "two": "-0.10"}
+    assert table.iloc[:, 1].tolist() == ["1.50", "0.020"]
 
 
 @pytest.mark.parametrize("target", geometries.TARGETS)
