@@ -78,7 +78,7 @@ def floor_sentence(rows: pd.DataFrame, measures: Iterable[str] = tuple(results.M
         for method, who in (
             (
                 "consensus",
-                "Methods that return as many draws as one batch has, consensus among them",
+                "Methods that return as many draws as one batch has, as consensus does,",
             ),
             ("resampled", f"The {CERTIFIED_DRAWS:,} resampled draws"),
         )
