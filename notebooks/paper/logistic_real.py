@@ -260,7 +260,7 @@ SAID = {
         beside ours are of **other data of the same size**, UCI's Hepmass, which cannot be shipped
         with this package: set the environment variable `HEPMASS` to the path of `all_train.csv.gz`
         and the same command adds it. Here all methods lie further from the full posterior than on
-        Hepmass: months and carriers are rare features, of which a batch has few rows, so that its
+        Hepmass. A likely reason: a batch has few flights of some months and carriers, so that its
         sub-posterior is further from Gaussian.""",
     "hepmass": "UCI's Hepmass, the paper's own data.",
 }
