@@ -298,14 +298,13 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
             results.markdown(table(rows)),
             methods.floor_sentence(rows),
             results.text(
-                f"""Measured on the fixed effects and the three elements of Sigma, merged in
+                """Measured on the fixed effects and the three elements of Sigma, merged in
                 unconstrained space; the paper measures the random effects too. (Its text speaks of
                 ten partitions, the caption of its table of five.) Sub-posteriors are fractionated,
                 for all methods: SwISS, re-centring and the barycenter get the draws rescaled about
                 their batch mean by the square root of the number of batches. The paper does not say
                 how it inflated the likelihood of a model with random effects;
-                [which sub-posterior?]({results.page_name("mixed_effects_sorts", is_quick)}.md)
-                shows why it matters."""
+                [which sub-posterior?](mixed_effects_sorts.md) shows why it matters."""
             ),
         ],
     )
