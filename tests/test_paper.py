@@ -144,6 +144,13 @@ def test_fewer_partitions_are_said_on_the_page(tmp_path, monkeypatch):
     monkeypatch.setenv("PARTITIONS", "")
     path = results.write_page("trial", False, title="T", setting="", parts=[], folder=tmp_path)
     assert "`make paper EXPERIMENTS=trial`" in path.read_text()
+    for wrong in ("two", "0", "-1"):
+        monkeypatch.setenv("PARTITIONS", wrong)
+        with pytest.raises(ValueError, match=f"PARTITIONS={wrong}: give a whole number from 1 on"):
+            results.fewer_partitions()
+
+
+def test_what_the_figures_of_a_table_are():
     assert "without standard errors" in results.mean_of(1)
     assert "mean over 5 random partitions" in results.mean_of(5)
 

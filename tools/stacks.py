@@ -194,8 +194,8 @@ def first_of_each_stack(interpreters):
 def run_tests(*arguments):
     found = find_interpreters()
     first = first_of_each_stack(found)
-    # Arguments that come later, as from PYTEST_ARGS, prevail.
-    return test_all({one: [] if one in first else FAST for one in found}, arguments)
+    by_marks = "-m" in arguments  # then the caller has chosen
+    return test_all({one: [] if by_marks or one in first else FAST for one in found}, arguments)
 
 
 def run_notebooks(*arguments):

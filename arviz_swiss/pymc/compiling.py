@@ -112,7 +112,7 @@ def without_cache() -> contextlib.AbstractContextManager:
     -------
     context manager
     """
-    if os.environ.get(CACHE_VARIABLE, "0") not in ("", "0"):
+    if os.environ.get(CACHE_VARIABLE, "").lower() not in ("", "0", "no", "false"):
         return contextlib.nullcontext()
     return pytensor.config.change_flags(numba__cache=False)
 

@@ -32,7 +32,12 @@ def fewer_partitions() -> int | None:
 
     For experiments that take hours.
     """
-    return int(os.environ.get("PARTITIONS") or 0) or None
+    said = os.environ.get("PARTITIONS")
+    if not said:
+        return None
+    if not said.isdecimal() or int(said) == 0:
+        raise ValueError(f"PARTITIONS={said}: give a whole number from 1 on.")
+    return int(said)
 
 
 def store_folder() -> Path:

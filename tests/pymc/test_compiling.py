@@ -134,7 +134,9 @@ def test_a_shared_variable_that_build_overwrites_is_read_anew():
     assert not any(np.array_equal(value, Y[FIRST]) for value in second.shared_data.values())
 
 
-@pytest.mark.parametrize(("variable", "cached"), [(None, False), ("0", False), ("1", True)])
+@pytest.mark.parametrize(
+    ("variable", "cached"), [(None, False), ("0", False), ("False", False), ("1", True)]
+)
 def test_the_cache_is_read_only_when_the_environment_says_so(monkeypatch, variable, cached):
     monkeypatch.delenv(CACHE_VARIABLE)
     if variable:
