@@ -29,13 +29,17 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(EXPERIMENTS):
         parser.error(f"no experiment {', '.join(unknown)}. There are {', '.join(EXPERIMENTS)}.")
+    try:
+        partitions = results.fewer_partitions()
+    except ValueError as error:
+        parser.error(str(error))
     matplotlib.use("agg")
     for name in arguments.names or EXPERIMENTS:
         start = time.monotonic()
         experiment = importlib.import_module(name)
         setting = experiment.QUICK if arguments.quick else experiment.FULL
         if "partitions" in setting._fields:
-            setting = setting._replace(partitions=results.fewer_partitions() or setting.partitions)
+            setting = setting._replace(partitions=partitions or setting.partitions)
         experiment.write(setting, arguments.quick)
         page = results.PAGES / f"{results.page_name(name, arguments.quick)}.md"
         seconds = time.monotonic() - start
