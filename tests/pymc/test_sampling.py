@@ -71,9 +71,20 @@ def compiling_afresh():
 
 
 @pytest.fixture(scope="module")
-def idatas(run):
-    with compiling_afresh(), ThreadPoolExecutor(1) as new_thread:
-        return run(build, batches=4, random_seed=11, executor=new_thread)
+def run_afresh(run):
+    """Return `run` in a thread of its own, which never reads what was compiled before."""
+    with ThreadPoolExecutor(1) as new_thread:
+
+        def run_afresh(*arguments, **settings):
+            with compiling_afresh():
+                return run(*arguments, executor=new_thread, **settings)
+
+        yield run_afresh
+
+
+@pytest.fixture(scope="module")
+def idatas(run_afresh):
+    return run_afresh(build, batches=4, random_seed=11)
 
 
 def assert_same_draws(found, expected):
@@ -339,9 +350,9 @@ def test_parameters_that_differ_between_later_batches(run):
     assert "1 of 6 batches failed" in messages[-1]
 
 
-def test_resuming_a_folder(run, tmp_path, idatas):
+def test_resuming_a_folder(run_afresh, tmp_path, idatas):
     folder = tmp_path / "runs"
-    first = run(build, batches=4, random_seed=11, folder=str(folder))
+    first = run_afresh(build, batches=4, random_seed=11, folder=str(folder))
     assert_same_draws(first, idatas)
     assert {path.name for path in folder.iterdir()} == {
         *(f"b{i}.nc" for i in range(4)),
@@ -353,7 +364,7 @@ def test_resuming_a_folder(run, tmp_path, idatas):
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
 
     with pytest.warns(MergeWarning, match=r"batch b2: .*sampled again"):
-        resumed = run(build, batches=4, folder=folder)  # the seed is that of the folder
+        resumed = run_afresh(build, batches=4, folder=folder)  # the seed is that of the folder
 
     assert_same_draws(resumed, idatas)
     changed = {
@@ -376,10 +387,10 @@ def test_resuming_a_folder(run, tmp_path, idatas):
     for name, value in changes.items():
         setting = "sample_kwargs" if name == "target_accept" else name
         with pytest.raises(ValueError, match=rf"other settings: .*\b{setting}: .* → "):
-            run(build, **{"batches": 4, "folder": folder, name: value})
+            run_afresh(build, **{"batches": 4, "folder": folder, name: value})
     with pytest.raises(ValueError, match=r"other settings: data: \w+ → \w+\."):
-        run(build, DATA.assign(x=DATA["x"] + 1), batches=4, folder=folder)
-    assert_same_draws(run(build, batches=4, folder=folder), idatas)
+        run_afresh(build, DATA.assign(x=DATA["x"] + 1), batches=4, folder=folder)
+    assert_same_draws(run_afresh(build, batches=4, folder=folder), idatas)
 
 
 def with_prior(sd):
