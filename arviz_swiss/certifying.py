@@ -18,7 +18,7 @@ from arviz_swiss.densities import (
 from arviz_swiss.maps import AffineMap, invert
 from arviz_swiss.merged import Merged, free_rows, open_merged
 from arviz_swiss.progress import progress
-from arviz_swiss.refining import check_shared, merge_space
+from arviz_swiss.refining import check_shared, space_for_models
 from arviz_swiss.warnings import MergeWarning
 
 
@@ -148,7 +148,7 @@ def certify(
     _check_potentials(matched, powers)
     with (
         progress(len(matched), "Certifying", progressbar) as advance,
-        evaluating(matched, merge_space(opened), executor, advance) as evaluate,
+        evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
     ):
         found = log_densities(
             evaluate, opened.labels, thinned.merged, thinned.original, thinned.owners, powers
@@ -158,7 +158,7 @@ def certify(
     if not certificate.attrs["verdict"].startswith("certified"):
         warnings.warn(certificate.attrs["verdict"], MergeWarning, stacklevel=2)
     groups = {**opened.groups, "swiss_certificate": certificate}
-    return containers.build(groups, opened.container)
+    return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 
 def _check_moved(opened: Merged) -> None:

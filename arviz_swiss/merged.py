@@ -72,7 +72,11 @@ def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
 
 def open_merged(merged: Any, group: str) -> Merged:
     """Return a merged object with its draws in the space of the merge."""
-    groups, container = read_merged(merged, group)
+    return open_groups(*read_merged(merged, group), group)
+
+
+def open_groups(groups: Groups, container: str, group: str) -> Merged:
+    """Return the groups of a merged object with its draws in the space of the merge."""
     moved = in_merge_space(groups, group)
     layout = layout_of(moved, list(moved.data_vars))
     place = {label: index for index, label in enumerate(layout.labels())}
@@ -83,11 +87,19 @@ def open_merged(merged: Any, group: str) -> Merged:
 
 def in_merge_space(groups: Groups, group: str) -> xr.Dataset:
     """Return the merged variables' draws in the space of the merge, in the order of the merge."""
-    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
-    moved = groups[group][names]
-    for name, array in groups.get(f"unconstrained_{group}", xr.Dataset()).data_vars.items():
-        moved[name] = array
-    return moved[names]
+    names = merged_names(groups)
+    unconstrained = groups.get(f"unconstrained_{group}", xr.Dataset())
+    own = [name for name in names if name in unconstrained]
+    if not own:
+        return groups[group][names]
+    plain = groups[group][[name for name in names if name not in own]]
+    kept = plain.drop_vars([name for name in plain.coords if name in unconstrained.coords])
+    return kept.merge(unconstrained[own], join="exact", compat="override")[names]
+
+
+def merged_names(groups: Groups) -> list[str]:
+    """Return the variables that were merged, in the order of the merge."""
+    return list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
 
 
 def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, model: Any) -> Space:
@@ -99,7 +111,7 @@ def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, m
         What the merge was given and a merged object cannot hold: own transforms, a PyMC model.
     """
     attrs = groups[group].attrs
-    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
+    names = merged_names(groups)
     spelled = attrs.get("swiss_transforms", "{}")
     if attrs.get("swiss_space") != "model":
         return TransformSpace(bijections.restore(spelled, transforms), names)

@@ -157,13 +157,13 @@ def refine(
     start = _present_moments(opened)
     with (
         progress(rounds * len(matched), "Refining", progressbar) as advance,
-        evaluating(matched, merge_space(opened), executor, advance) as evaluate,
+        evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
     ):
         history = _rounds(opened, evaluate, start, rounds, points, rng)
     _warn_of_steps(history)
     groups = _moved(opened, space, start, history[-1].moments)
     groups["swiss_transform"] = _recorded(opened.maps, start, history)
-    return containers.build(groups, opened.container)
+    return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 
 def check_shared(opened: Merged) -> None:
@@ -201,7 +201,7 @@ def first_model(densities: Mapping[str, Any]) -> Any:
     return first if is_model(first) else None
 
 
-def merge_space(opened: Merged, examples: int = 3) -> MergeSpace:
+def space_for_models(opened: Merged, examples: int = 3) -> MergeSpace:
     """Return what PyMC models must know of the space of the merge."""
     few = slice(0, examples)
     names = opened.layout.names

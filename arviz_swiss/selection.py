@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_swiss import containers
 from arviz_swiss.containers import Groups
 from arviz_swiss.flatten import layout_of
+from arviz_swiss.merged import in_merge_space
 
 
 def selected(
@@ -35,23 +36,11 @@ def selected(
         raise ValueError(f"coords={dict(coords)!r}: no element {error}.") from error
 
 
-def merge_space(groups: Groups, group: str) -> xr.Dataset:
-    """Return the merged variables as they were merged: unconstrained where transforms were used."""
-    names = list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str)))
-    unconstrained = groups.get(f"unconstrained_{group}", xr.Dataset())
-    own = [name for name in names if name in unconstrained]
-    if not own:
-        return groups[group][names]
-    plain = groups[group][[name for name in names if name not in own]]
-    kept = plain.drop_vars([c for c in plain.coords if c in unconstrained.coords])
-    return kept.merge(unconstrained[own], join="exact", compat="override")[names]
-
-
 def parameter_positions(
     groups: Groups, group: str, var_names=None, filter_vars=None, coords=None
 ) -> np.ndarray:
     """Return the positions along `parameter` of `swiss_transform` that the arguments select."""
-    moved, own = merge_space(groups, group), groups[group]
+    moved, own = in_merge_space(groups, group), groups[group]
     # A transform that changes the number of elements gives them a dimension of its own, along which
     # the variable's labels choose nothing.
     lost = {d: v for d, v in (coords or {}).items() if d in own.dims and d not in moved.dims}

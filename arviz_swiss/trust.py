@@ -13,9 +13,8 @@ from arviz_swiss.distances import (
     integrated_absolute_floor,
     skewness,
 )
-from arviz_swiss.flatten import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.maps import AffineMap, invert
-from arviz_swiss.selection import merge_space
+from arviz_swiss.merged import free_rows, open_groups
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -138,30 +137,17 @@ def check_merged(groups: Groups, group: str) -> None:
 def sample_of(groups: Groups, group: str) -> Sample:
     """Return the draws before and after the maps, batch by batch."""
     maps = groups["swiss_transform"]
-    draws = _flat_draws(groups, group)
-    owners = groups[group]["batch"].values.astype(str)
+    opened = open_groups(groups, containers.native_kind(), group)
+    draws = free_rows(opened, slice(None), slice(None)).reshape(*opened.sizes, -1)
     units = np.sqrt(np.diag(maps["pooled_covariance"].values))
     before, after = [], []
     for position, label in enumerate(maps["batch"].values.astype(str)):
         one = maps.isel(batch=position)
         affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
         back = invert(affine, units)
-        after.append(draws[owners == label])
+        after.append(draws[opened.owners == label])
         before.append((after[-1] - back.source) @ back.scale.T + back.target)
     return Sample(before, after)
-
-
-def _flat_draws(groups: Groups, group: str) -> np.ndarray:
-    """Return the merged draws of the free parameters in the space of the merge."""
-    moved = merge_space(groups, group)
-    layout = layout_of(moved, list(moved.data_vars))
-    arrays = sample_arrays(moved, layout)
-    rows = gather_all(as_rows(arrays, layout), layout)
-    place = {label: index for index, label in enumerate(layout.labels())}
-    free = [place[label] for label in groups["swiss_transform"]["parameter"].values.astype(str)]
-    if free != list(range(layout.size)):
-        rows = rows[:, free]
-    return rows.reshape(*arrays[0].shape[:2], -1)
 
 
 def _diagnosed(groups: Groups, group: str) -> xr.Dataset:

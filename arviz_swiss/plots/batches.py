@@ -8,6 +8,7 @@ import xarray as xr
 
 from arviz_swiss import containers
 from arviz_swiss.flatten import as_rows, gather_all, layout_of, sample_arrays
+from arviz_swiss.merged import merged_names
 from arviz_swiss.plots import style
 from arviz_swiss.selection import selected
 from arviz_swiss.undo import subposteriors
@@ -110,8 +111,7 @@ def _merged_only(groups: containers.Groups, group: str) -> xr.Dataset:
     """Return the variables that were merged; not those computed from them."""
     if "swiss_transform" not in groups:
         return groups[group]
-    names = dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str))
-    return groups[group][list(names)]
+    return groups[group][merged_names(groups)]
 
 
 def _draw(axes: np.ndarray, datasets: Sequence[xr.Dataset], label: str, **line) -> None:

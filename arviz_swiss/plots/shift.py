@@ -10,8 +10,9 @@ from scipy.stats import norm
 from arviz_swiss import containers
 from arviz_swiss.findings import find_all, labels_of
 from arviz_swiss.flatten import layout_of
+from arviz_swiss.merged import in_merge_space
 from arviz_swiss.plots import style
-from arviz_swiss.selection import merge_space, parameter_positions
+from arviz_swiss.selection import parameter_positions
 from arviz_swiss.trust import check_merged
 
 
@@ -150,7 +151,7 @@ def _label_batches(axes: np.ndarray, batches: list[str], odd: np.ndarray) -> Non
 
 def parameter_labels(groups: containers.Groups, group: str, labeller: Any) -> np.ndarray:
     """Return the labels along `parameter`, which say where a variable was merged transformed."""
-    dataset = merge_space(groups, group)
+    dataset = in_merge_space(groups, group)
     layout = layout_of(dataset, list(dataset.data_vars))
     shown = dict(zip(layout.labels(), layout.labels(labeller), strict=True))
     maps, moved = groups["swiss_transform"], groups.get(f"unconstrained_{group}", {})

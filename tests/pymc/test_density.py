@@ -9,7 +9,7 @@ from arviz_swiss import containers
 from arviz_swiss.merged import open_merged
 from arviz_swiss.pymc import ModelSpace, density, inflate
 from arviz_swiss.pymc.density import ModelDensity
-from arviz_swiss.refining import merge_space
+from arviz_swiss.refining import space_for_models
 
 QUIET = {"progressbar": False}
 
@@ -56,7 +56,7 @@ def merged_in(built, batches=2, names="abc", **options):
 
 def in_space_of(merged):
     opened = open_merged(merged, "posterior")
-    return merge_space(opened), opened
+    return space_for_models(opened), opened
 
 
 def point_of(model, space, x, names):
