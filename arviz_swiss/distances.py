@@ -12,6 +12,8 @@ from scipy.special import gammaln
 
 GRID = 512
 HALF_NORMAL = np.sqrt(2.0 / np.pi)
+# So many interquartile ranges from the middle half of the draws, and a draw is far out.
+FAR = 100.0
 # Directions with less variance than this share are linear functions of the others (a simplex).
 NULL = 1e-12
 
@@ -25,12 +27,17 @@ class Whitening(NamedTuple):
 
 
 class Density(NamedTuple):
-    """Kernel density estimate of one parameter: limits of its grid, bandwidth, values."""
+    """Kernel density estimate of one parameter: limits of its grid, bandwidth, values.
+
+    `below` and `above` are the shares of the draws that are too far out for the grid.
+    """
 
     low: float
     high: float
     bandwidth: float
     values: np.ndarray
+    below: float
+    above: float
 
     @property
     def step(self) -> float:
@@ -97,10 +104,21 @@ def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
 
 
 def _density(column: np.ndarray, kde: Callable) -> Density:
-    _, _, bandwidth = kde(column)
-    low, high = column.min() - 4 * bandwidth, column.max() + 4 * bandwidth
+    inside = _without_far(column)
+    _, _, bandwidth = kde(inside)
+    low, high = inside.min() - 4 * bandwidth, inside.max() + 4 * bandwidth
     cells = int(np.clip(4 * (high - low) / bandwidth, GRID, 16 * GRID))
-    return Density(low, high, bandwidth, _smooth(column, low, high, bandwidth, cells, kde))
+    values = _smooth(inside, low, high, bandwidth, cells, kde) * (inside.size / column.size)
+    return Density(low, high, bandwidth, values, np.mean(column < low), np.mean(column > high))
+
+
+def _without_far(column: np.ndarray) -> np.ndarray:
+    """Return the draws but for those so far out that a grid up to them would resolve no others."""
+    first, third = np.quantile(column, [0.25, 0.75])
+    reach = FAR * (third - first)
+    if reach == 0:
+        return column
+    return column[(column > first - reach) & (column < third + reach)]
 
 
 def _smooth(column, low, high, bandwidth, cells, kde) -> np.ndarray:
@@ -114,20 +132,22 @@ def integrated_absolute(sample: np.ndarray, reference: list[Density], kde: Calla
     """Return half the integrated absolute difference of the marginal densities, from 0 to 1.
 
     The sample is smoothed with the reference's bandwidth, so that two samples of one distribution
-    differ by chance only. What of it lies outside the reference's grid counts in full.
+    differ by chance only. Of what lies outside the reference's grid, the shares are compared.
     """
     columns = np.ascontiguousarray(sample.T)
     return np.array([_area(c, d, kde) for c, d in zip(columns, reference, strict=True)])
 
 
 def _area(column: np.ndarray, density: Density, kde: Callable) -> float:
-    inside = column[(column > density.low) & (column < density.high)]
+    inside = column[(column >= density.low) & (column <= density.high)]
     share = inside.size / column.size
     if inside.size < 2 or np.ptp(inside) == 0:
         return 1.0
     values = _smooth(inside, density.low, density.high, density.bandwidth, density.values.size, kde)
     between = np.abs(share * values - density.values).sum() * density.step
-    return float(0.5 * (between + 1.0 - share))
+    beyond = abs(np.mean(column < density.low) - density.below)
+    beyond += abs(np.mean(column > density.high) - density.above)
+    return float(0.5 * (between + beyond))
 
 
 def mahalanobis_floor(variance: float, rank: int, reference_size: float) -> float:
@@ -187,6 +207,8 @@ def integrated_absolute_floor(variance: np.ndarray, reference: list[Density]) ->
     noise = [
         np.sqrt(np.maximum(d.values / (2 * d.bandwidth * np.sqrt(np.pi)) - d.values**2, 0)).sum()
         * d.step
+        + np.sqrt(d.below * (1 - d.below))
+        + np.sqrt(d.above * (1 - d.above))
         for d in reference
     ]
     return 0.5 * HALF_NORMAL * np.sqrt(variance) * np.array(noise)

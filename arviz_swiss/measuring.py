@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_swiss import containers, distances
 from arviz_swiss.containers import SAMPLE_DIMS
 from arviz_swiss.flatten import flatten
+from arviz_swiss.selection import selected
 
 MEASURES = {
     "mahalanobis": "distance between the means, in the reference's covariance",
@@ -28,13 +29,19 @@ FEWEST_DRAWS = 20
 # What an effective size is estimated from; its rate is carried over to all draws.
 ESS_CHAINS, ESS_DRAWS = 8, 1000
 PROBES = (0.25, 0.5, 0.75)
+# A constant that was computed may be off by so many rounding errors.
+ROUNDINGS = 32
 
 
 class Sample(NamedTuple):
-    """One of the two posteriors: its name for errors, and its (chain, draw, parameter) draws."""
+    """One of the two posteriors: its name for errors, and its (chain, draw, parameter) draws.
+
+    `resolution` is the relative rounding error of each parameter's draws.
+    """
 
     name: str
     draws: xr.DataArray
+    resolution: np.ndarray
 
     @property
     def rows(self) -> np.ndarray:
@@ -113,8 +120,8 @@ def discrepancy(
     >>> bool(az_swiss.discrepancy(shifted, other)["iad"] > 0.3)
     True
     """
-    first, second = _matched(merged, reference, var_names, filter_vars, group, coords)
-    first, second = _varying(first, second)
+    first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
+    first, second = _varying(_checked(first), _checked(second))
     values, parts, floors, part_floors = _measure(first, second)
     data = {name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES}
     for name in MEASURES:
@@ -220,7 +227,9 @@ def _rate(series: np.ndarray) -> float:
     return effective / series.size if np.isfinite(effective) else 1.0
 
 
-def _matched(merged, reference, var_names, filter_vars, group, coords) -> tuple[Sample, Sample]:
+def match_parameters(
+    merged: Any, reference: Any, var_names=None, filter_vars=None, group="posterior", coords=None
+) -> tuple[Sample, Sample]:
     """Return the draws of both, with the parameters of the first in its order."""
     datasets = {}
     for name, data in (("merged", merged), ("reference", reference)):
@@ -233,20 +242,34 @@ def _matched(merged, reference, var_names, filter_vars, group, coords) -> tuple[
     first, second = datasets["merged"], datasets["reference"]
     names = containers.select_names(first, var_names, filter_vars, where="merged: ")
     _check_variables(first, second, names)
-    order = {name: first[name].dims for name in names}
-    second = second[names].map(lambda array: array.transpose(..., *order[array.name]))
     ours, theirs = (
-        flatten(_selected(which, dataset[names], coords))
-        for which, dataset in (("merged", first), ("reference", second))
+        _sample(which, dataset, names, coords, like=first) for which, dataset in datasets.items()
     )
-    labels = ours["parameter"].values
-    if missing := [label for label in labels if label not in set(theirs["parameter"].values)]:
+    labels = ours.draws["parameter"].values
+    found = set(theirs.draws["parameter"].values)
+    if missing := [label for label in labels if label not in found]:
         raise ValueError(
             f"the reference has no {_list(missing)}, which merged has. Compare what both have with "
             "var_names or coords, or give both the same coordinate labels."
         )
-    theirs = theirs.sel(parameter=labels)
-    return _checked(Sample("merged", ours)), _checked(Sample("reference", theirs))
+    places = {label: place for place, label in enumerate(theirs.draws["parameter"].values)}
+    order = [places[label] for label in labels]
+    return ours, Sample("reference", theirs.draws[..., order], theirs.resolution[order])
+
+
+def _sample(
+    which: str, dataset: xr.Dataset, names: Sequence[str], coords: Any, like: xr.Dataset
+) -> Sample:
+    """Return one of the two posteriors, its variables' dimensions in the order of another's."""
+    try:
+        chosen = selected(dataset, names, None, coords)
+    except ValueError as error:
+        raise ValueError(f"{which}: {error}") from error
+    ordered = chosen.map(lambda array: array.transpose(..., *like[array.name].dims))
+    flat = flatten(ordered[list(names)])
+    kinds = [dataset[name].dtype for name in flat["variable"].values]
+    resolution = [np.finfo(kind).eps if kind.kind == "f" else 0.0 for kind in kinds]
+    return Sample(which, flat, np.array(resolution))
 
 
 def _check_variables(first: xr.Dataset, second: xr.Dataset, names: Sequence[str]) -> None:
@@ -267,17 +290,6 @@ def _check_variables(first: xr.Dataset, second: xr.Dataset, names: Sequence[str]
                 f"variable {name}: dimensions {second[name].dims} in the reference, but "
                 f"{first[name].dims} in merged. Rename them to agree."
             )
-
-
-def _selected(which: str, dataset: xr.Dataset, coords: Mapping[str, Any] | None) -> xr.Dataset:
-    wanted = {dim: np.atleast_1d(labels) for dim, labels in (coords or {}).items()}
-    try:
-        return dataset.sel(wanted)
-    except (KeyError, ValueError) as error:
-        raise ValueError(
-            f"{which}: coords={dict(coords or {})} select nothing, its dimensions are "
-            f"{tuple(dataset.dims)}: {error}"
-        ) from error
 
 
 def _checked(sample: Sample) -> Sample:
@@ -304,8 +316,13 @@ def _checked(sample: Sample) -> Sample:
 def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
     """Leave out elements that are constant and the same in both; refuse all other constants."""
     owners, labels = (second.draws[name].values for name in ("variable", "parameter"))
-    constant = [np.ptp(sample.rows, axis=0) == 0 for sample in (first, second)]
-    same = constant[0] & constant[1] & (first.rows[0] == second.rows[0])
+    rounding = [_rounding(sample) for sample in (first, second)]
+    constant = [
+        np.ptp(sample.rows, axis=0) <= error
+        for sample, error in zip((first, second), rounding, strict=True)
+    ]
+    same = constant[0] & constant[1]
+    same &= np.abs(first.rows[0] - second.rows[0]) <= np.maximum(*rounding)
     whole = np.array([same[owners == owner].all() for owner in owners])
     for sample, stuck in zip((first, second), constant, strict=True):
         if (odd := stuck & (~same | whole)).any():
@@ -314,7 +331,15 @@ def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
                 f"{sample.name}: {_list(labels[odd])} is constant, no distance can be measured in "
                 f'its sds. Leave it out with var_names="~{names.split(", ")[0]}".'
             )
-    return tuple(one._replace(draws=one.draws[..., ~same]) for one in (first, second))
+    return tuple(
+        one._replace(draws=one.draws[..., ~same], resolution=one.resolution[~same])
+        for one in (first, second)
+    )
+
+
+def _rounding(sample: Sample) -> np.ndarray:
+    """Return by how much a constant that was computed, such as a correlation of 1, may vary."""
+    return ROUNDINGS * sample.resolution * np.abs(sample.rows).max(axis=0)
 
 
 def _list(names: Sequence[str]) -> str:

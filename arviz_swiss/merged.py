@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from arviz_swiss import containers
+from arviz_swiss import containers, kernels
 from arviz_swiss import transforms as bijections
 from arviz_swiss.containers import Groups
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
+from arviz_swiss.kernels import Gaussian
+from arviz_swiss.moments import sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
 
 
@@ -142,3 +144,18 @@ def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:
 def all_rows(merged: Merged) -> list[np.ndarray]:
     """Return all draws as one (rows, parameters) matrix a variable."""
     return as_rows(merged.arrays, merged.layout)
+
+
+def present_moments(opened: Merged) -> Gaussian:
+    """Return the moments that the merged draws have; those of the pooling, if merged by SwISS."""
+    rows = [array.reshape(*opened.sizes, -1) for array in all_rows(opened)]
+    owners = opened.owners if opened.owners is not None else np.zeros(opened.sizes[0])
+    means, covariances, shares = [], [], []
+    for owner in np.unique(owners):
+        own = owners == owner
+        matrices = [array[own].reshape(-1, array.shape[-1]) for array in rows]
+        mean, covariance, _ = sample_moments(matrices, opened.layout)
+        means.append(mean[opened.free])
+        covariances.append(covariance[np.ix_(opened.free, opened.free)])
+        shares.append(own.mean())
+    return kernels.moments_of(np.array(means), np.array(covariances), np.array(shares))

@@ -19,8 +19,14 @@ from arviz_swiss.densities import (
 )
 from arviz_swiss.kernels import Gaussian, Round
 from arviz_swiss.maps import AffineMap, embed, move
-from arviz_swiss.merged import Merged, all_rows, free_rows, open_merged, space_of
-from arviz_swiss.moments import sample_moments
+from arviz_swiss.merged import (
+    Merged,
+    all_rows,
+    free_rows,
+    open_merged,
+    present_moments,
+    space_of,
+)
 from arviz_swiss.progress import progress
 from arviz_swiss.spaces import Space
 from arviz_swiss.warnings import MergeWarning
@@ -154,7 +160,7 @@ def refine(
     space = space_of(opened.groups, group, transforms, model or first_model(matched))
     _check_counts(opened, rounds=rounds, points=points)
     rng = np.random.default_rng(random_seed)
-    start = _present_moments(opened)
+    start = present_moments(opened)
     with (
         progress(rounds * len(matched), "Refining", progressbar) as advance,
         evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
@@ -229,21 +235,6 @@ def _check_counts(opened: Merged, **counts: int) -> None:
             f"{chains * length} merged draws for {opened.free.size} parameters: refine needs more "
             "draws than parameters."
         )
-
-
-def _present_moments(opened: Merged) -> Gaussian:
-    """Return the moments that the merged draws have; those of the pooling, if merged by SwISS."""
-    rows = [array.reshape(*opened.sizes, -1) for array in all_rows(opened)]
-    owners = opened.owners if opened.owners is not None else np.zeros(opened.sizes[0])
-    means, covariances, shares = [], [], []
-    for owner in np.unique(owners):
-        own = owners == owner
-        matrices = [array[own].reshape(-1, array.shape[-1]) for array in rows]
-        mean, covariance, _ = sample_moments(matrices, opened.layout)
-        means.append(mean[opened.free])
-        covariances.append(covariance[np.ix_(opened.free, opened.free)])
-        shares.append(own.mean())
-    return kernels.moments_of(np.array(means), np.array(covariances), np.array(shares))
 
 
 def _rounds(

@@ -36,17 +36,24 @@ def selected(
         raise ValueError(f"coords={dict(coords)!r}: no element {error}.") from error
 
 
-def parameter_positions(
+def selected_as_merged(
     groups: Groups, group: str, var_names=None, filter_vars=None, coords=None
-) -> np.ndarray:
-    """Return the positions along `parameter` of `swiss_transform` that the arguments select."""
+) -> xr.Dataset:
+    """Return what ArviZ's arguments select of the merged variables, in the space of the merge."""
     moved, own = in_merge_space(groups, group), groups[group]
     # A transform that changes the number of elements gives them a dimension of its own, along which
     # the variable's labels choose nothing.
     lost = {d: v for d, v in (coords or {}).items() if d in own.dims and d not in moved.dims}
     selected(own, coords=lost)
     left = {dim: value for dim, value in (coords or {}).items() if dim not in lost}
-    dataset = selected(moved, var_names, filter_vars, left)
+    return selected(moved, var_names, filter_vars, left)
+
+
+def parameter_positions(
+    groups: Groups, group: str, var_names=None, filter_vars=None, coords=None
+) -> np.ndarray:
+    """Return the positions along `parameter` of `swiss_transform` that the arguments select."""
+    dataset = selected_as_merged(groups, group, var_names, filter_vars, coords)
     wanted = set(layout_of(dataset, list(dataset.data_vars)).labels())
     labels = groups["swiss_transform"]["parameter"].values.astype(str)
     positions = np.array([index for index, label in enumerate(labels) if label in wanted], int)

@@ -69,12 +69,7 @@ def subposteriors(
     """
     groups, kind = read_merged(merged, group)
     maps = groups["swiss_transform"]
-    if "scale" not in maps:
-        method = groups[group].attrs.get("swiss_method", "unknown")
-        raise ValueError(
-            f'merged with method "{method}", whose draws were newly made from those of all '
-            "batches: there are no moved draws to move back. Keep the batches themselves."
-        )
+    check_moved(groups, group)
     space = space_of(groups, group, transforms, model)
     owners = groups[group]["batch"].values.astype(str)
     return {
@@ -83,6 +78,16 @@ def subposteriors(
         )
         for position, label in enumerate(maps["batch"].values.astype(str).tolist())
     }
+
+
+def check_moved(groups: Groups, group: str) -> None:
+    """Refuse a merge whose draws were newly made: they cannot be moved back."""
+    if "scale" not in groups["swiss_transform"]:
+        method = groups[group].attrs.get("swiss_method", "unknown")
+        raise ValueError(
+            f'merged with method "{method}", whose draws were newly made from those of all '
+            "batches: there are no moved draws to move back. Keep the batches themselves."
+        )
 
 
 def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, space) -> Groups:

@@ -211,6 +211,54 @@ def test_constant_elements_and_simplices_are_no_obstacle():
     assert float(result["mahalanobis"]) < 4 * expected
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
+def test_one_draw_far_out_does_not_blind_the_iad(far):
+    rng = np.random.default_rng(6)
+    sample, reference = {"x": rng.normal(1, 1, (4, 1000))}, {"x": rng.normal(0, 1, (4, 1000))}
+    reference["x"][0, 0] = far
+    result = az_swiss.discrepancy(sample, reference)
+    # total variation of normals one sd apart; noise of 1 / sqrt(4000) a bandwidth
+    assert float(result["iad"]) == pytest.approx(2 * stats.norm.cdf(0.5) - 1, abs=0.03)
+    sample["x"][:2] = -far  # half of the mass: the densities cross where x = .5 + log(2)
+    cross = 0.5 + np.log(2)
+    overlap = 0.5 * stats.norm.cdf(cross, 1) + stats.norm.sf(cross)
+    found = float(az_swiss.discrepancy(sample, reference)["iad"])
+    assert found == pytest.approx(1 - overlap, abs=0.03)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_elements_that_are_constant_up_to_rounding_are_left_out(dtype):
+    rng, samples = np.random.default_rng(7), []
+    for _ in range(2):
+        factor = np.linalg.cholesky(stats.wishart(9, np.eye(3)).rvs(500, random_state=rng))
+        rows = factor / np.linalg.norm(factor, axis=-1, keepdims=True)
+        rows *= 1 + np.finfo(float).eps * rng.integers(-2, 3, size=(500, 3, 1))
+        correlation = (rows @ rows.swapaxes(1, 2)).astype(dtype)
+        samples.append({"r": correlation.reshape(2, 250, 3, 3)})
+    assert np.ptp(samples[0]["r"][..., 0, 0]) > 0 or dtype == np.float32
+    result = az_swiss.discrepancy(*samples)
+    assert len(result["parameter"]) == 6
+    assert float(result["iad"]) < 3 * float(result["iad_floor"])
+
+
+def test_coords_are_read_as_by_arviz():
+    rng = np.random.default_rng(8)
+    data = xr.Dataset(
+        {
+            "mu": (("chain", "draw"), rng.normal(size=(2, 200))),
+            "beta": (("chain", "draw", "k"), rng.normal(size=(2, 200, 3))),
+        },
+        coords={"k": ["a", "b", "c"]},
+    )
+    part = az_swiss.discrepancy(data, data, var_names="beta", coords={"k": slice("a", "b")})
+    assert part["parameter"].values.tolist() == ["beta[a]", "beta[b]"]
+    assert az_swiss.discrepancy(data, data, coords={"k": "c"}).sizes["parameter"] == 2
+    mu = az_swiss.discrepancy(data, data, var_names="mu", coords={"k": ["a"]})
+    assert mu["parameter"].values.tolist() == ["mu"]
+    with pytest.raises(ValueError, match=r"merged: coords=.* no element"):
+        az_swiss.discrepancy(data, data, coords={"k": "z"})
+
+
 def test_the_floor_does_not_grow_when_chains_disagree():
     rng = np.random.default_rng(10)
     reference = {"x": rng.normal(size=(4, 500))}
@@ -244,7 +292,12 @@ X = np.random.default_rng(11).normal(size=(2, 50))
             {},
             r"the reference has no x\[2\], which merged has",
         ),
-        (draws(x=X), draws(x=X), {"coords": {"k": [1]}}, "merged: coords=.* select nothing"),
+        (
+            draws(x=X),
+            draws(x=X),
+            {"coords": {"k": [1]}},
+            "merged: coords name k; the dim",
+        ),
         (draws(x=X), draws(x=X), {"group": "prior"}, None),
         (
             draws(x=np.ones((1, 30, 40)) * X[0, :40]),

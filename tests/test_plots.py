@@ -106,6 +106,104 @@ def test_batches_reference_is_drawn_too(merged):
     assert ax.lines[-1].get_label() == "reference"
 
 
+def test_batches_reference_is_matched_by_label(merged):
+    reference = make_batches(1)["b0"]
+    shuffled = reference.isel(side=[1, 0]).transpose("side", ...)
+    axes = az_swiss.plot_batches(merged, var_names="beta", reference=shuffled)
+    for side, ax in enumerate(axes[:, 0]):
+        _, density, _ = containers.kde(reference["beta"].values[..., side].ravel())
+        np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
+    with pytest.raises(ValueError, match=r"the reference has no beta\[left\]"):
+        az_swiss.plot_batches(merged, reference=reference.sel(side=["right"]))
+    with pytest.raises(ValueError, match=r"the reference has no variable sigma"):
+        az_swiss.plot_batches(merged, reference=reference.drop_vars("sigma"))
+
+
+def test_batches_leaves_out_constant_elements():
+    rng = np.random.default_rng(0)
+    batches = []
+    for _ in range(2):
+        low = np.tril(rng.random((2, 100, 2, 2)) + 0.5)
+        batches.append({"chol": low / np.linalg.norm(low, axis=-1, keepdims=True)})
+    axes = az_swiss.plot_batches(az_swiss.merge(batches, transforms={"chol": "cholesky_corr"}))
+    assert [ax.get_title() for ax in axes[:, 0]] == ["chol[1, 0]", "chol[1, 1]"]
+    assert all(len(ax.lines) == 3 for ax in axes.ravel())
+
+
+def extent_of_legend(axes):
+    figure = np.ravel(axes)[0].figure
+    figure.canvas.draw()
+    return figure.legends[0].get_window_extent(), figure.bbox
+
+
+@pytest.mark.parametrize("parameters", [1, 2])
+def test_legends_fit_above_few_panels(parameters):
+    rng = np.random.default_rng(0)
+    batches = {
+        f"2026-quarter-{b}-region-north": {"x": rng.normal(size=(2, 100, parameters)) + 40 * (b == 4)}
+        for b in range(5)
+    }
+    with pytest.warns(az_swiss.MergeWarning, match="disagree"):
+        merged = az_swiss.merge(batches)
+    full = {"x": rng.normal(size=(2, 100, parameters))}
+    drawn = [az_swiss.plot_shift(merged), az_swiss.plot_batches(merged, reference=full)]
+    if parameters == 2:
+        drawn.append(az_swiss.plot_maps(merged))
+    table = az_swiss.compare(list(batches.values())[:4], full, methods=["swiss"])
+    drawn.append(az_swiss.plot_discrepancy(table, measures="iad"))
+    for axes in drawn:
+        legend, figure = extent_of_legend(axes)
+        assert legend.width <= figure.width
+        assert legend.x0 >= 0 and legend.x1 <= figure.width
+
+
+def test_long_names_are_wrapped():
+    rng = np.random.default_rng(0)
+    name = "a_parameter_with_a_name_that_is_far_too_long_for_one_line"
+    merged = az_swiss.merge([{name: rng.normal(size=(2, 100))} for _ in range(2)])
+    (title,) = (ax.get_title() for ax in az_swiss.plot_shift(merged))
+    assert title.replace("\n", "") == name
+    assert max(map(len, title.split("\n"))) <= style.TITLE_WIDTH
+
+
+@pytest.mark.parametrize("method", ["swiss", "recentre", "pool", "location_scatter", "average"])
+def test_merged_is_drawn_where_the_merged_draws_are(method):
+    batches = make_batches(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        merged = az_swiss.merge(batches, method=method)
+    draws = merged["posterior"]["beta"].values.reshape(-1, 2)
+    ax = az_swiss.plot_shift(merged, var_names="beta", prob=0.9)[0]
+    assert ax.lines[0].get_xdata()[0] == pytest.approx(draws[:, 0].mean())
+    span = ax.patches[0].get_extents().transformed(ax.transData.inverted())
+    assert span.width == pytest.approx(2 * norm.isf(0.05) * draws[:, 0].std(ddof=1), rel=0.01)
+    if method != "average":
+        panel = az_swiss.plot_maps(merged, var_names="beta")[2]
+        ellipse = panel.lines[-1].get_xydata()
+        np.testing.assert_allclose(ellipse[:-1].mean(axis=0), draws.mean(axis=0), atol=1e-8)
+
+
+@pytest.mark.parametrize("prob", [0, 1, 94, -0.1])
+def test_probabilities_are_none_but_between_zero_and_one(merged, prob):
+    for plot in (az_swiss.plot_shift, az_swiss.plot_maps):
+        with pytest.raises(ValueError, match=r"prob must be between 0 and 1, such as 0.94, got"):
+            plot(merged, prob=prob)
+
+
+def test_discrepancy_takes_a_table_of_compare(merged):
+    with pytest.raises(TypeError, match="takes the table that compare returns, got"):
+        az_swiss.plot_discrepancy(merged)
+    table = az_swiss.compare(make_batches(3), methods=["swiss", "pool"])
+    with pytest.raises(ValueError, match="give compare a reference"):
+        az_swiss.plot_discrepancy(table, measures="iad")
+
+
+def test_shift_labels_of_many_batches_in_doubt_do_not_overlap():
+    ticks = style.some_ticks(200, list(range(60, 120)))
+    assert min(np.diff(ticks)) >= 200 / style.MOST_TICKS
+    assert 60 in ticks
+
+
 def test_batches_many_batches_get_fainter():
     few = az_swiss.plot_batches(make_merged(2), var_names="sigma")[0, 0]
     many = az_swiss.plot_batches(make_merged(60), var_names="sigma")[0, 0]
@@ -128,7 +226,7 @@ def test_shift_dots_are_the_batch_means(merged):
     done = transform(merged)
     for position, ax in enumerate(axes):
         line, dots = ax.lines
-        assert line.get_xdata()[0] == float(done["pooled_mean"][position])
+        assert line.get_xdata()[0] == pytest.approx(float(done["pooled_mean"][position]))
         np.testing.assert_array_equal(dots.get_xdata(), done["mean"][:, position])
         np.testing.assert_array_equal(dots.get_ydata(), np.arange(4))
         chance, intervals = (

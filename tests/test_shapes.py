@@ -4,6 +4,7 @@ from scipy.stats import kurtosis, norm
 
 from arviz_swiss import containers
 from arviz_swiss.shapes import excess_kurtosis, valley, valleys
+from arviz_swiss.trust import VALLEY
 
 
 def test_excess_kurtosis_is_scipys():
@@ -39,3 +40,34 @@ def test_few_stray_draws_are_no_mode():
 def test_samples_of_one_mode_stay_below_the_threshold():
     sample = np.random.default_rng(0).standard_normal((400, 40))
     assert valleys(sample, containers.kde).max() < 0.25
+
+
+# Long tails: ripples that a density estimate has there are no modes.
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng, size: rng.lognormal(0, 1, size),
+        lambda rng, size: rng.gamma(0.5, size=size),
+        lambda rng, size: 1 / rng.gamma(3.0, size=size),
+        lambda rng, size: np.abs(rng.standard_cauchy(size)).clip(max=50),
+        lambda rng, size: rng.random(size),
+    ],
+    ids=["lognormal", "gamma", "inverse gamma", "half Cauchy", "uniform"],
+)
+@pytest.mark.parametrize("draws", [400, 1000, 4000])
+def test_long_tails_have_one_mode(make, draws):
+    sample = make(np.random.default_rng(0), (draws, 40))
+    assert valleys(sample, containers.kde).max() < VALLEY
+
+
+def test_ripples_beside_two_modes_do_not_hide_them():
+    grid = np.linspace(-5, 9, 2001)
+    density = norm.pdf(grid) + norm.pdf(grid, 4)
+    rippled = density * (1 + 0.02 * np.sin(40 * grid))
+    assert valley(rippled) == pytest.approx(valley(density), abs=0.05)
+
+
+def test_modes_at_the_ends_and_flat_densities():
+    assert valley(np.array([4.0, 1.0, 2.0])) == pytest.approx(0.5)
+    assert valley(np.ones(50)) == 0.0
+    assert valley(np.array([2.0, 2.0, 0.0, 0.0, 2.0, 2.0])) == pytest.approx(1.0)

@@ -51,9 +51,19 @@ def plot_discrepancy(
     >>> axes[0].get_title()
     'iad'
     """
+    if not isinstance(compare_result, pd.DataFrame):
+        raise TypeError(
+            "plot_discrepancy takes the table that compare returns, got "
+            f"{type(compare_result).__name__}."
+        )
     known = [name for name in compare_result if f"{name}{FLOOR}" in compare_result]
     methods = [str(name) for name in compare_result.index]
     height = 0.28 * len(methods) + 0.7
+    if not known and measures is not None:
+        raise ValueError(
+            "the table holds one distance between methods, chosen by compare(measure=...): to draw "
+            "several measures, give compare a reference."
+        )
     if not known:
         axes, _ = style.make_axes(1, axes, figsize, panel=(4.0, height))
         _draw_between(axes[0], compare_result[methods])
@@ -67,10 +77,10 @@ def plot_discrepancy(
     )
     for ax, name in zip(axes, wanted, strict=True):
         _draw(ax, compare_result[name].to_numpy(), compare_result[f"{name}{FLOOR}"].to_numpy())
-        ax.set_title(name, fontsize="medium")
+        style.set_title(ax, name)
     _label_methods(axes, methods)
     if is_new:
-        style.legend_above(axes, axes[0].get_legend_handles_labels()[0])
+        style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
 
 
@@ -95,7 +105,7 @@ def _draw_between(ax, table: pd.DataFrame) -> None:
         others = values[np.isfinite(values)]
         ax.plot(others, np.full(others.size, row), "o", color=style.BLUE, markersize=5, alpha=0.5)
     ax.set_xlim(left=0)
-    ax.set_title("distance from each other method", fontsize="medium")
+    style.set_title(ax, "distance from each other method")
 
 
 def _label_methods(axes: np.ndarray, methods: list[str]) -> None:

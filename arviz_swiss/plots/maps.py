@@ -8,6 +8,8 @@ from scipy.stats import chi2
 
 from arviz_swiss import containers
 from arviz_swiss.findings import labels_of
+from arviz_swiss.kernels import Gaussian
+from arviz_swiss.merged import open_groups, present_moments
 from arviz_swiss.plots import style
 from arviz_swiss.plots.shift import parameter_labels
 from arviz_swiss.selection import parameter_positions
@@ -76,6 +78,7 @@ def plot_maps(
     >>> [ax.get_title() for ax in axes]
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
+    style.check_prob(prob)
     groups = containers.read(merged, group).groups
     check_merged(groups, group)
     if not can_diagnose(groups):
@@ -101,7 +104,8 @@ def plot_maps(
             ax.plot(*_ellipse(cloud, radius), color=colour, label=label, **line)
         dashed = {**line, "linewidth": line["linewidth"] / 2, "linestyle": "--"}
         axes[1].plot(*_ellipse(clouds[3], radius), color=colour, **dashed)
-    _draw_merged(axes, groups["swiss_transform"], pair, radius)
+    opened = open_groups(groups, containers.native_kind(), group)
+    _draw_merged(axes, present_moments(opened), pair, radius)
     _finish(axes, parameter_labels(groups, group, labeller)[pair])
     if is_new:
         _legend(axes, batches, few)
@@ -143,9 +147,8 @@ def _ellipse(cloud: Cloud, radius: float) -> np.ndarray:
     return cloud.mean[:, None] + np.linalg.cholesky(cloud.covariance) @ circle
 
 
-def _draw_merged(axes: np.ndarray, maps, pair: np.ndarray, radius: float) -> None:
-    covariance = maps["pooled_covariance"].values[np.ix_(pair, pair)]
-    mean = maps["pooled_mean"].values[pair]
+def _draw_merged(axes: np.ndarray, present: Gaussian, pair: np.ndarray, radius: float) -> None:
+    covariance, mean = present.covariance[np.ix_(pair, pair)], present.mean[pair]
     for ax, centre in zip(axes, (mean, np.zeros(2), mean), strict=True):
         cloud = Cloud(np.empty((0, 2)), centre, covariance)
         ax.plot(*_ellipse(cloud, radius), color=style.BLACK, linewidth=2.0, label="merged")
@@ -166,7 +169,5 @@ def _legend(axes: np.ndarray, batches: Sequence[str], few: bool) -> None:
     else:
         shown = [handles[0], handles[-1]]
         names = [f"{len(batches)} batches", names[-1]]
-    figure = axes[0].figure
-    legend = figure.legend(shown, names, loc="outside upper center", ncols=len(names))
-    for handle in legend.legend_handles:
+    for handle in style.legend_above(axes[0].figure, shown, names).legend_handles:
         handle.set_alpha(1.0)

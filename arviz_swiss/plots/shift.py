@@ -10,7 +10,8 @@ from scipy.stats import norm
 from arviz_swiss import containers
 from arviz_swiss.findings import find_all, labels_of
 from arviz_swiss.flatten import layout_of
-from arviz_swiss.merged import in_merge_space
+from arviz_swiss.kernels import Gaussian
+from arviz_swiss.merged import in_merge_space, open_groups, present_moments
 from arviz_swiss.plots import style
 from arviz_swiss.selection import parameter_positions
 from arviz_swiss.trust import check_merged
@@ -80,6 +81,7 @@ def plot_shift(
     >>> [tick.get_text() for tick in axes[0].get_yticklabels()]
     ['b0', 'b1']
     """
+    style.check_prob(prob)
     groups = containers.read(merged, group).groups
     check_merged(groups, group)
     positions = parameter_positions(groups, group, var_names, filter_vars, coords)
@@ -88,20 +90,22 @@ def plot_shift(
     batches = labels_of(groups)
     height = float(np.clip(0.2 * len(batches), 1.5, 8.0))
     axes, is_new = style.make_axes(count, axes, figsize, panel=(2.6, height + 0.6), sharey=True)
-    named = {label for finding in find_all(groups) for label in finding.batches}
-    odd = np.array([label in named for label in batches])
+    named = [label for finding in find_all(groups) for label in finding.batches]
+    odd = [batches.index(label) for label in dict.fromkeys(named)]
+    present = present_moments(open_groups(groups, containers.native_kind(), group))
+    width = norm.isf((1 - prob) / 2)
     for ax, position, label in zip(axes, positions, labels, strict=False):
-        _draw(ax, _forest(groups["swiss_transform"], position, norm.isf((1 - prob) / 2)), odd)
-        ax.set_title(label, fontsize="medium")
+        _draw(ax, _forest(groups["swiss_transform"], present, position, width), odd)
+        style.set_title(ax, label)
         ax.spines[["left", "top", "right"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
     _label_batches(axes, batches, odd)
     if is_new:
-        style.legend_above(axes, axes[0].get_legend_handles_labels()[0])
+        style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
 
 
-def _forest(maps: xr.Dataset, position: int, width: float) -> Forest:
+def _forest(maps: xr.Dataset, present: Gaussian, position: int, width: float) -> Forest:
     variance = maps["covariance"].values[:, position, position]
     pooled = float(maps["pooled_covariance"].values[position, position])
     scatter = maps["power"].values * variance - pooled
@@ -109,14 +113,15 @@ def _forest(maps: xr.Dataset, position: int, width: float) -> Forest:
         maps["mean"].values[:, position],
         width * np.sqrt(variance),
         width * np.sqrt(np.maximum(scatter, 0.0) * float(maps["stands_for"])),
-        float(maps["pooled_mean"].values[position]),
-        width * float(np.sqrt(pooled)),
+        float(present.mean[position]),
+        width * float(np.sqrt(present.covariance[position, position])),
     )
 
 
-def _draw(ax, forest: Forest, odd: np.ndarray) -> None:
-    rows = np.arange(len(odd))
-    dense = len(odd) > style.MOST_TICKS
+def _draw(ax, forest: Forest, odd: Sequence[int]) -> None:
+    rows = np.arange(forest.mean.size)
+    doubted = np.isin(rows, odd)
+    dense = rows.size > style.MOST_TICKS
     thick, size = (1.0, 2.0) if dense else (2.0, 4.0)
     low, high = forest.merged_mean - forest.merged_half, forest.merged_mean + forest.merged_half
     ax.axvspan(low, high, color=style.SKY, alpha=0.35, linewidth=0, label="merged")
@@ -129,7 +134,7 @@ def _draw(ax, forest: Forest, odd: np.ndarray) -> None:
         linewidth=thick / 2,
         label="expected scatter of means",
     )
-    kinds = ((~odd, style.BLUE, "o", "batches"), (odd, style.VERMILLION, "X", "in doubt"))
+    kinds = ((~doubted, style.BLUE, "o", "batches"), (doubted, style.VERMILLION, "X", "in doubt"))
     for chosen, colour, marker, label in kinds:
         if not chosen.any():
             continue
@@ -139,14 +144,14 @@ def _draw(ax, forest: Forest, odd: np.ndarray) -> None:
         ax.plot(mean, rows[chosen], marker, color=colour, markersize=big, label=label)
 
 
-def _label_batches(axes: np.ndarray, batches: list[str], odd: np.ndarray) -> None:
-    """Label the batches: all where there is room, else some, and always those in doubt."""
-    ticks = style.some_ticks(len(batches), np.flatnonzero(odd).tolist())
+def _label_batches(axes: np.ndarray, batches: list[str], odd: Sequence[int]) -> None:
+    """Label the batches: all where there is room, else some, and first of all those in doubt."""
+    ticks = style.some_ticks(len(batches), odd)
     for ax in axes:
         ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
         ax.set_ylim(len(batches) - 0.5, -0.5)
         for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
-            text.set_color(style.VERMILLION if odd[tick] else style.BLACK)
+            text.set_color(style.VERMILLION if tick in odd else style.BLACK)
 
 
 def parameter_labels(groups: containers.Groups, group: str, labeller: Any) -> np.ndarray:

@@ -1,6 +1,8 @@
 """What all plots share: colours, axes, and how thin lines get when there are many."""
 
+import textwrap
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ CYCLE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE)
 
 MOST_PANELS = 40
 MOST_TICKS = 30
+TITLE_WIDTH = 32
 
 
 def limit_panels(labels: list, what: str = "parameters") -> int:
@@ -58,9 +61,26 @@ def make_axes(
     return made.ravel()[:count], True
 
 
-def legend_above(axes: np.ndarray, handles: list) -> None:
-    """Put the legend above all panels, where no data are."""
-    axes[0].figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+def legend_above(figure: Any, handles: list, labels: list[str] | None = None) -> Any:
+    """Put a legend above all panels, in as many rows as it needs, and return it."""
+    labels = labels or [handle.get_label() for handle in handles]
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(handles, labels, loc="outside upper center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return legend
+        legend.remove()
+    return None
+
+
+def set_title(ax: Any, text: str) -> None:
+    """Put a title above a panel, in as many lines as it needs."""
+    ax.set_title(textwrap.fill(text, TITLE_WIDTH), fontsize="medium")
+
+
+def check_prob(prob: float) -> None:
+    """Refuse a probability that is none, such as a percentage."""
+    if not 0 < prob < 1:
+        raise ValueError(f"prob must be between 0 and 1, such as 0.94, got {prob!r}.")
 
 
 def faintness(count: int) -> float:
@@ -68,10 +88,20 @@ def faintness(count: int) -> float:
     return float(np.clip(2.0 / np.sqrt(count), 0.15, 0.9))
 
 
-def some_ticks(count: int, always: list[int]) -> list[int]:
-    """Return the positions to label: all if they are few, else some, and those that must be."""
+def some_ticks(count: int, first: Sequence[int]) -> list[int]:
+    """Return the positions to label: all if they are few, else as many as there is room for.
+
+    Parameters
+    ----------
+    count : int
+    first : sequence of int
+        Positions to label rather than others, the most important first.
+    """
     if count <= MOST_TICKS:
         return list(range(count))
     gap = -(-count // MOST_TICKS)
-    spaced = range(0, count, 2 * gap)
-    return sorted({*always, *(p for p in spaced if all(abs(p - a) >= gap for a in always))})
+    ticks: list[int] = []
+    for position in [*first, *range(0, count, 2 * gap)]:
+        if all(abs(position - tick) >= gap for tick in ticks):
+            ticks.append(position)
+    return sorted(ticks)
