@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from arviz_swiss import containers
 from arviz_swiss.measuring import MEASURES, discrepancy
 from arviz_swiss.merging import merge
 from arviz_swiss.methods import METHODS, find
+from arviz_swiss.warnings import MergeWarning
 
 
 def compare(
@@ -36,7 +38,8 @@ def compare(
     reference : InferenceData, DataTree, Dataset, ..., optional
         Draws of the full posterior.
     methods : iterable of str, or mapping of str to dict, optional
-        Which methods, all when absent; a mapping gives each one's own options.
+        Which methods; a mapping gives each one's own options. When absent, all that can merge these
+        batches; a warning names the others.
     fractionated : sequence, or mapping of label to batch, optional
         The same batches as "fractionated" sub-posteriors, for the methods that are made for those.
         Without them every method gets `idatas`, rescaled where it needs the other kind.
@@ -76,15 +79,23 @@ def compare(
     if measure not in MEASURES:
         raise ValueError(f"unknown measure {measure!r}. Valid ones are {', '.join(MEASURES)}.")
     select = {"var_names": var_names, "filter_vars": filter_vars, "group": group}
-    merged, seconds = {}, {}
+    merged, seconds, failed = {}, {}, {}
     containers.native_kind()  # the first merge shall not pay for importing ArviZ
     with _each_warning_once():
         for name, options in chosen.items():
             batches, known = _batches_for(name, idatas, fractionated)
             arguments = {**select, **merge_options, **known, **options}
             start = time.perf_counter()
-            merged[name] = merge(batches, method=name, **arguments)
+            try:
+                merged[name] = merge(batches, method=name, **arguments)
+            except (ValueError, np.linalg.LinAlgError) as error:
+                # what nobody asked for by name, and others can merge, is no reason to give up
+                if methods is not None or not merged:
+                    raise
+                failed[name] = str(error)
+                continue
             seconds[name] = time.perf_counter() - start
+        _warn_failed(failed)
 
     def measured(one: Any, other: Any):
         return discrepancy(one, other, group=group, coords=coords)
@@ -92,6 +103,12 @@ def compare(
     if reference is None:
         return _between(merged, seconds, measure, measured)
     return _against(merged, seconds, reference, measured)
+
+
+def _warn_failed(failed: Mapping[str, str]) -> None:
+    if failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=3)
 
 
 def _kept(idatas: Any) -> Any:

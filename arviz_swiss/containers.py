@@ -140,9 +140,15 @@ def convergence(draws: np.ndarray) -> tuple[float, float, float]:
 
     if draws.shape[1] < 4:
         return np.nan, np.nan, np.nan
+    if len(draws) == 1 and draws.shape[1] >= 8:
+        # ArviZ compares no single chain with itself, though it halves chains where there are two
+        half = draws.shape[1] // 2
+        rhat = arviz.rhat(draws[0, : 2 * half].reshape(2, half))
+    else:
+        rhat = arviz.rhat(draws)
     bulk = arviz.ess(draws, method="bulk")
     tail = arviz.ess(draws, method="tail", prob=(0.05, 0.95))
-    return float(arviz.rhat(draws)), float(bulk), float(tail)
+    return float(rhat), float(bulk), float(tail)
 
 
 def labeller() -> Any:

@@ -1,7 +1,7 @@
 """How good is the merge? What the batches' moments alone can tell, without a full-data run."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -110,22 +110,34 @@ def warn_heterogeneity(
     batches: Sequence,
     moments: Sequence[Moments],
     powers: np.ndarray,
+    labels: Callable[[], Sequence[str]],
 ) -> None:
-    """Warn, once, when the batches disagree by more than chance allows."""
-    overall = min(diagnostics.q_pvalue, parameter_pvalues(moments, powers).min())
+    """Warn, once, when the batches disagree by more than chance allows.
+
+    Parameters
+    ----------
+    labels : callable
+        Gives the labels of the parameters.
+    """
+    by_parameter = parameter_pvalues(moments, powers)
     least = diagnostics.batch_q_pvalue.min()
-    if overall >= DISAGREE_ALL and least >= DISAGREE_ONE / len(batches):
+    if diagnostics.q_pvalue < DISAGREE_ALL:
+        sign = (
+            f"Q = {diagnostics.q:.4g} on {diagnostics.q_df} degrees of freedom, "
+            f"p = {diagnostics.q_pvalue:.2g}"
+        )
+    elif by_parameter.min() < DISAGREE_ALL:
+        sign = f"in {labels()[int(by_parameter.argmin())]}: p = {by_parameter.min():.2g}"
+    elif least < DISAGREE_ONE / len(batches):
+        sign = f"p = {least:.2g} for one of {len(batches)} batches"
+    else:
         return
     found = name_disagreeing(moments, powers)
-    odd = [
-        f"{batches[position]} (p = {diagnostics.batch_q_pvalue[position]:.2g})"
-        for position in found.named or found.worst
-    ]
+    odd = [str(batches[position]) for position in found.named or found.worst]
     named = f", most of all {', '.join(odd[:5])}" if odd else ""
     more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
     warnings.warn(
-        f"the batches disagree (Q = {diagnostics.q:.4g} on {diagnostics.q_df} degrees of freedom, "
-        f"p = {overall:.2g}){named}{more}: sorted data, a misspecified model, or "
+        f"the batches disagree ({sign}){named}{more}: sorted data, a misspecified model, or "
         "chains that did not converge. The merged posterior may stand for none of them. Shuffle "
         "the rows before splitting, and look at report(merged): one bad batch can be left out with "
         "merge(..., drop=).",

@@ -16,7 +16,7 @@ from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import SHRINKAGE
-from arviz_swiss.moments import Moments
+from arviz_swiss.moments import Moments, correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
 
 FEW_EFFECTIVE = 100
@@ -132,8 +132,8 @@ def find_divergences(groups: Groups, broken: frozenset[str]) -> Iterator[Finding
     diagnostics = groups["swiss_diagnostics"]
     if "divergences" not in diagnostics:
         return
-    every = zip(labels_of(groups), diagnostics["divergences"].values, strict=True)
-    if counts := [(label, int(count)) for label, count in every if count > 0]:
+    labels, counted = labels_of(groups), diagnostics["divergences"].values
+    if counts := [(labels[one], int(counted[one])) for one in worst_first(counted, 0)]:
         named = brief([f"{label} ({count})" for label, count in counts])
         yield Finding(
             "divergences",
@@ -279,7 +279,7 @@ def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
 def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find merged sds that few draws made too small."""
     weights = np.where(_among(groups, broken), 0.0, 1.0 / groups["swiss_transform"]["power"].values)
-    bias = groups["swiss_diagnostics"]["precision_bias"].values
+    bias = _uncorrected(groups)
     shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
     if shrinkage > SHRINKAGE:
         yield Finding(
@@ -287,8 +287,21 @@ def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
             (),
             "the draws are few for so many parameters: plain sample covariances make the merged "
             f"sds about {100 * shrinkage:.0f}% too small.",
-            'draw more, or merge with covariance="corrected" if you have not.',
+            'draw more, or merge with covariance="corrected", or "shrunk" if they are very few.',
         )
+
+
+def _uncorrected(groups: Groups) -> np.ndarray:
+    """Return the batches' shares by which sds are too small, zero where that was corrected for."""
+    diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
+    bias = diagnostics["precision_bias"].values
+    estimator = maps.attrs.get("swiss_covariance", "sample")
+    if estimator == "sample":
+        return bias
+    if estimator != "corrected":
+        return np.zeros_like(bias)
+    sizes, parameters = diagnostics["effective_size"].values, maps.sizes["parameter"]
+    return np.where([correction(size, parameters) is None for size in sizes], bias, 0.0)
 
 
 def find_alone(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:

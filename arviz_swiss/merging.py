@@ -184,7 +184,8 @@ def merge(
             moments, pooled, spectra, counted.likelihood, counted.stands_for
         )
         warn_few_draws(diagnostics, counted.weights, covariance)
-        warn_heterogeneity(diagnostics, batches, moments, counted.likelihood * counted.stands_for)
+        sampled = counted.likelihood * counted.stands_for
+        warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
 
         if chosen.makes == "maps":
             affine = methods.rescaled_maps(chosen.combine(given, **options), factors)
@@ -213,7 +214,7 @@ def merge(
         coords = packing.transform_coords(batches, frame)
         groups["swiss_transform"] = packing.pack_transform(
             batches, moments, affine, pooled, counted, coords
-        )
+        ).assign_attrs(swiss_covariance="own" if callable(covariance) else covariance)
         groups["swiss_diagnostics"] = packing.pack_diagnostics(diagnostics, coords)
         return containers.build(groups, container)
 

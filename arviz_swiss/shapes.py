@@ -31,9 +31,9 @@ def valley(density: np.ndarray) -> float:
     """Return the depth of the deepest valley of a density on a grid: 0 with one mode, at most 1.
 
     The depth is how far the valley's floor lies below the lower of the two modes beside it, as a
-    share of that mode. A mode is a hill with mass above the floor (its excess mass [1]_): ripples in
-    a long tail have next to none. Valleys are filled from the shallowest on, which makes one hill of
-    two.
+    share of that mode. A mode is a hill with mass above the floor (its excess mass [1]_), of which
+    ripples in a long tail have next to none. Valleys are filled from the shallowest on, which makes
+    one hill of two.
 
     References
     ----------

@@ -65,7 +65,8 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
           batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
         - `width`: its sd over the median batch's;
         - `skewness`, `kurtosis` (excess), and `valley`, the depth of the deepest valley between two
-          modes that have at least 5% of the draws each: 0 with one mode, 1 with two far apart;
+          modes that rise above it with at least 5% of the draws each: 0 with one mode, 1 with two
+          far apart;
         - `shape`: integrated absolute distance, from 0 to 1, between the batch's marginal and the
           other batches' pooled, all brought to the merged mean and covariance by the map of SwISS,
           whatever the method of the merge, so that only shape is left to differ; and `shape_noise`,

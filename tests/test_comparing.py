@@ -101,6 +101,22 @@ def test_variables_and_coordinates_are_selected(to_container):
     assert first.loc["swiss", "iad"] == float(second["iad"])
 
 
+def test_methods_that_cannot_merge_the_batches_are_left_out_unless_named():
+    rng = np.random.default_rng(3)
+    batches = [{"x": rng.normal(size=(2, 300))} for _ in range(3)]
+    options = {"kind": "full_prior", "prior": {"x": rng.normal(0, 5, size=(1, 1000))}}
+    with pytest.warns(az_swiss.MergeWarning, match="left out of the comparison: .*recentre: meth"):
+        table = az_swiss.compare(batches, random_seed=0, **options)
+    assert {"swiss", "gaussian"} <= set(table.index)
+    assert "recentre" not in table.index
+    assert np.isfinite(table.to_numpy()).all()
+    with pytest.raises(ValueError, match='method "recentre" takes the batches as they are'):
+        az_swiss.compare(batches, methods=["swiss", "recentre"], **options)
+    batches[1]["x"][0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"batch 1.*NaN"):
+        az_swiss.compare(batches)
+
+
 def test_each_warning_comes_once():
     rng = np.random.default_rng(2)
     batches = [{"x": rng.normal(shift, 1, size=(1, 500))} for shift in (0, 0, 9)]

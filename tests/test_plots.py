@@ -140,7 +140,9 @@ def extent_of_legend(axes):
 def test_legends_fit_above_few_panels(parameters):
     rng = np.random.default_rng(0)
     batches = {
-        f"2026-quarter-{b}-region-north": {"x": rng.normal(size=(2, 100, parameters)) + 40 * (b == 4)}
+        f"2026-quarter-{b}-region-north": {
+            "x": rng.normal(size=(2, 100, parameters)) + 40 * (b == 4)
+        }
         for b in range(5)
     }
     with pytest.warns(az_swiss.MergeWarning, match="disagree"):

@@ -1,3 +1,5 @@
+import warnings
+
 import arviz
 import numpy as np
 import pytest
@@ -217,3 +219,14 @@ az_swiss.diagnose(merged)
 print(time.process_time() - start)
 """
     assert cpu_seconds(code)[0] < 20
+
+
+def test_a_single_chain_is_compared_with_itself():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(1, 400))} for _ in range(3)]
+    batches[1]["x"] += np.linspace(0, 6, 400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        rhat = az_swiss.diagnose(az_swiss.merge(batches))["swiss_diagnostics"]["rhat"].values[:, 0]
+    assert rhat[1] > 1.5
+    assert np.all(rhat[[0, 2]] < 1.05)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss import containers, findings
 from arviz_swiss.findings import FINDERS, Finding, flags_by_batch
 
 
@@ -134,7 +134,7 @@ def test_a_dozen_bad_batches_of_a_hundred_are_named_as_the_warning_does():
     assert "12 of 100 batches are in doubt" in str(report)
     assert "without those named" not in str(report)
     worst = [finding.batches[0] for finding in report.findings][:5]
-    assert all(f'("{label}") (p = ' in str(warned[0].message) for label in worst)
+    assert all(f'("{label}")' in str(warned[0].message) for label in worst)
     assert "and 7 more" in str(warned[0].message)
 
 
@@ -146,7 +146,7 @@ def test_the_warning_lists_the_same_as_the_report_when_none_is_named():
         (finding,) = az_swiss.report(az_swiss.merge(batches)).findings
     listed = finding.what.partition("furthest ")[2].partition(")")[0].split(", ")
     assert len(listed) == 5
-    assert all(f'("{label}") (p = ' in str(warned[0].message) for label in listed)
+    assert all(f'("{label}")' in str(warned[0].message) for label in listed)
 
 
 def test_the_rest_is_judged_without_those_named():
@@ -190,8 +190,8 @@ def test_divergences_and_few_effective_draws(to_container):
         batches[f"b{b}"] = to_container({"x": slow}, sample_stats={"diverging": diverging})
     report = judged(batches)
     by_flag = {finding.flag: finding for finding in report.findings}
-    assert by_flag["divergences"].batches == ("b1", "b2")
-    assert "b1 (7), b2 (14)" in by_flag["divergences"].what
+    assert by_flag["divergences"].batches == ("b2", "b1")
+    assert "b2 (14), b1 (7)" in by_flag["divergences"].what
     assert "target_accept" in by_flag["divergences"].remedy
     few = [
         f.batches for f in report.findings if f.flag in ("few effective draws", "did not converge")
@@ -261,3 +261,33 @@ def test_flags_by_batch():
 
 def test_every_finder_is_documented():
     assert all(finder.__doc__.startswith("Find ") for finder in FINDERS)
+
+
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
+def test_few_draws_are_no_finding_once_they_are_corrected_for():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, 150, 12))} for _ in range(4)]
+
+    def is_found(batches, **options):
+        groups = containers.read(az_swiss.merge(batches, **options)).groups
+        return any(findings.find_few_draws(groups, frozenset()))
+
+    assert is_found(batches)
+    assert not is_found(batches, covariance="corrected")
+    assert not is_found(batches, covariance="shrunk")
+    too_few = [{"x": one["x"][:, :12]} for one in batches]
+    assert is_found(too_few, covariance="corrected")
+
+
+def test_the_warning_tells_the_statistic_that_fired():
+    """One parameter scatters too much, the others too little: Q of all is not large."""
+    rng = np.random.default_rng(0)
+    batches = []
+    for b in range(20):
+        draws = rng.normal(size=(2, 500, 5))
+        draws[..., 0] += 8 * (-1) ** b
+        batches.append({"x": draws})
+    with pytest.warns(az_swiss.MergeWarning, match=r"disagree \(in x\[0\]: p = ") as warned:
+        merged = az_swiss.merge(batches)
+    assert float(merged["swiss_diagnostics"]["q_pvalue"]) > 0.5
+    assert "degrees of freedom" not in str(warned[0].message)

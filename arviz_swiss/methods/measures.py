@@ -7,6 +7,8 @@ from arviz_swiss.methods.registry import Given, register
 
 TINY = 1e-12
 MEDIAN_OF = 1000
+# Distances between all pairs of landmarks take long where there are more.
+FEWEST_LANDMARKS, MOST_LANDMARKS, ALL_LANDMARKS = 50, 500, 10_000
 
 
 @register("quantile", expects="inflated", makes="draws")
@@ -41,7 +43,7 @@ def median(
     *,
     bandwidth: float | None = None,
     standardise: bool = True,
-    landmarks: int = 500,
+    landmarks: int | None = None,
 ) -> np.ndarray:
     """Return draws from the geometric median of the batches' empirical measures ("M-posterior").
 
@@ -54,8 +56,9 @@ def median(
         The kernel's; the median distance between draws when absent.
     standardise : bool, default True
         Measure distances in the batches' mean sds, so that the result does not depend on units.
-    landmarks : int, default 500
-        Distances between batches are computed from so many draws of each, evenly spaced.
+    landmarks : int, optional
+        Distances between batches are computed from so many draws of each, evenly spaced; 500 when
+        absent, fewer where there are more than 20 batches.
 
     References
     ----------
@@ -65,6 +68,8 @@ def median(
     """
     if bandwidth is not None and not bandwidth > 0:
         raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+    if landmarks is None:
+        landmarks = min(MOST_LANDMARKS, max(FEWEST_LANDMARKS, ALL_LANDMARKS // len(draws)))
     if landmarks < 2:
         raise ValueError(f"landmarks must be at least 2, got {landmarks}")
     batches, chains, length, parameters = draws.shape
