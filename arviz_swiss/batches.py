@@ -12,7 +12,7 @@ import xarray as xr
 
 from arviz_swiss import containers
 from arviz_swiss.containers import SAMPLE_DIMS, Groups
-from arviz_swiss.flatten import Layout, layout_of, sample_arrays
+from arviz_swiss.flatten import Layout, layout_of, sample_arrays, with_times_as_stored
 from arviz_swiss.warnings import MergeWarning
 
 # The position of draws that are not a batch's: those of the prior.
@@ -90,9 +90,13 @@ def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
 def positions_kept(batches: Sequence[Batch], drop: Any) -> list[int]:
     """Return the positions of the batches that are not dropped, by label or position."""
     labels = [batch.label for batch in batches]
-    drop = [drop] if isinstance(drop, str | int) else list(drop if drop is not None else ())
+    if isinstance(drop, str | int | np.integer | np.bool_):
+        drop = [drop]
+    drop = list(drop if drop is not None else ())
     dropped = set()
     for one in drop:
+        if isinstance(one, bool | np.bool_):
+            raise TypeError(f"drop takes labels or positions of batches, got {one!r}.")
         is_position = isinstance(one, int | np.integer) and 0 <= one < len(batches)
         if is_position and str(one) in labels and labels[one] != str(one):
             raise ValueError(
@@ -103,6 +107,8 @@ def positions_kept(batches: Sequence[Batch], drop: Any) -> list[int]:
             dropped.add(labels.index(one))
         elif is_position:
             dropped.add(int(one))
+        elif str(one) in labels:
+            dropped.add(labels.index(str(one)))
         else:
             raise ValueError(
                 f"drop names {one!r}, but the batches are {_brief(labels)}, at positions 0 to "
@@ -157,16 +163,33 @@ def match(
     free : sequence of str, optional
         The variables that are no deterministics; told by the attributes when absent.
     """
-    first = batches[0]
-    names, deterministic = _parameters(first, var_names, filter_vars, free)
-    _check_variables(batches, names, exact=var_names is None and not deterministic)
-    said = _said_local(batches)
-    shared = [
-        name
-        for name in names
-        if name not in said and all(_same_labels(first, b, name) for b in batches[1:])
+    if var_names is not None and not isinstance(var_names, str):
+        var_names = list(var_names)
+    first, said = batches[0], _said_local(batches)
+    sampled = free if free is not None else first.attrs.get("sampled_variables")
+    found = [
+        _parameters(
+            batch,
+            var_names,
+            filter_vars,
+            batch.attrs.get("sampled_variables", sampled) if free is None else free,
+            has_model=free is not None,
+            local=said,
+        )
+        for batch in batches
     ]
-    local = [name for name in names if name not in shared]
+    by_batch = [names for names, _ in found]
+    deterministic = list(dict.fromkeys(name for _, names in found for name in names))
+    names = [name for name in by_batch[0] if name not in said]
+    _check_names(batches, by_batch, said)
+    for batch in batches:
+        for name in names:
+            _check_variable(first, batch, name)
+    shared = [
+        name for name in names if all(_same_labels(first, batch, name) for batch in batches[1:])
+    ]
+    everywhere = dict.fromkeys(name for chosen in by_batch for name in chosen)
+    local = [name for name in everywhere if name not in shared]
     if not shared:
         raise ValueError(
             f"no variable is shared by all batches: the coordinates of {', '.join(local)} differ "
@@ -174,7 +197,8 @@ def match(
         )
     _check_unique(first, shared)
     matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
-    return Matched(matched, layout_of(first.draws, shared), local, deterministic)
+    layout = with_times_as_stored(layout_of(first.draws, shared))
+    return Matched(matched, layout, local, deterministic)
 
 
 def load_arrays(batch: Batch, layout: Layout) -> dict[str, np.ndarray]:
@@ -223,11 +247,16 @@ def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
         )
     if not objects:
         raise ValueError("merge needs at least one batch, got none")
-    if labels and all(isinstance(obj, np.ndarray) for obj in objects):
+    if labels and all(_is_array(obj) for obj in objects):
         raise TypeError(
             "merge got one dict of arrays, which is one batch. Put the batches in a list."
         )
     return labels, objects
+
+
+def _is_array(obj: Any) -> bool:
+    """Tell an array, of whatever library, which cannot be a batch."""
+    return hasattr(obj, "__array__") and not containers.is_container(obj)
 
 
 def _labels_from_attrs(batches: Sequence[Batch]) -> list[str]:
@@ -244,25 +273,29 @@ def _said_local(batches: Sequence[Batch]) -> set[str]:
 
 
 def _parameters(
-    batch: Batch, var_names, filter_vars, free: Sequence[str] | None
+    batch: Batch,
+    var_names,
+    filter_vars,
+    sampled: Sequence[str] | None,
+    has_model: bool,
+    local: Collection[str],
 ) -> tuple[list[str], list[str]]:
     """Return the variables to merge and, where something tells, the deterministic ones."""
     names = containers.select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
-    sampled = free if free is not None else batch.attrs.get("sampled_variables")
     if sampled is None or (
-        var_names is not None and free is None and not _only_excludes(var_names)
+        var_names is not None and not has_model and not _only_excludes(var_names)
     ):
         return names, []
     sampled = {sampled} if isinstance(sampled, str) else set(np.atleast_1d(sampled).tolist())
-    if free is not None and (missing := sampled - set(batch.draws.data_vars)):
+    if has_model and (missing := sampled - set(batch.draws.data_vars) - set(local)):
         raise ValueError(
             f"{batch} has no variable {', '.join(sorted(missing))}, which the model has. Pass the "
             "plain model that the batches were sampled with."
         )
-    parameters = [name for name in names if name in sampled]
+    parameters = [name for name in names if name in sampled or name in local]
     if not parameters:
         return names, []
-    return parameters, [name for name in names if name not in sampled]
+    return parameters, [name for name in names if name not in parameters]
 
 
 def _only_excludes(var_names) -> bool:
@@ -282,21 +315,31 @@ def _check_unique(batch: Batch, names: Sequence[str]) -> None:
                 )
 
 
-def _check_variables(batches: Sequence[Batch], names: Sequence[str], exact: bool) -> None:
-    first = batches[0]
-    for batch in batches:
-        if exact and (extra := [name for name in batch.draws.data_vars if name not in names]):
-            raise ValueError(
-                f"{first} has no variable {', '.join(extra)}, which {batch} has. Every batch needs "
-                "the same variables; choose shared ones with var_names."
-            )
-        for name in names:
-            if name not in batch.draws.data_vars:
+def _check_names(
+    batches: Sequence[Batch], by_batch: Sequence[Sequence[str]], local: Collection[str]
+) -> None:
+    """Refuse batches without the same parameters, those of one batch alone aside."""
+    first, expected = batches[0], [name for name in by_batch[0] if name not in local]
+    for batch, names in zip(batches, by_batch, strict=True):
+        missing = [name for name in expected if name not in names]
+        extra = [name for name in names if name not in expected and name not in local]
+        for one, other, lacking in ((batch, first, missing), (first, batch, extra)):
+            if lacking:
                 raise ValueError(
-                    f"{batch} has no variable {name}, which {first} has. Every batch needs the "
-                    "same variables; choose shared ones with var_names."
+                    f"{one} has no variable {', '.join(lacking)}, which {other} has. Every batch "
+                    "needs the same variables; choose shared ones with var_names."
                 )
-            _check_variable(first, batch, name)
+    for batch, names in zip(batches, by_batch, strict=True):
+        variables = batch.draws.variables
+        labelled = (
+            set(variables["batch"].dims) - set(SAMPLE_DIMS) if "batch" in variables else set()
+        )
+        for name in names:
+            if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
+                raise ValueError(
+                    f'{batch}, variable {name}: merge calls the batches "batch", so no variable, '
+                    "dimension or coordinate can have that name. Rename it."
+                )
 
 
 def _check_variable(first: Batch, batch: Batch, name: str) -> None:

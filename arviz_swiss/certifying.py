@@ -137,6 +137,7 @@ def certify(
     opened = open_merged(merged, group)
     check_shared(opened)
     _check_moved(opened)
+    _check_all_batches(opened)
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
     matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
@@ -169,6 +170,14 @@ def _check_moved(opened: Merged) -> None:
         f'merged with method "{method}", whose draws were newly made from those of all batches: '
         'their density is not known, so they cannot be certified. Merge with method="swiss".'
     )
+
+
+def _check_all_batches(opened: Merged) -> None:
+    if gone := [label for label in opened.labels if label not in opened.owners]:
+        raise ValueError(
+            f"no chain of batch {', '.join(gone)} is left. Certify the merged object first, and "
+            "select chains afterwards."
+        )
 
 
 def _batches(opened: Merged) -> list[xr.Dataset]:

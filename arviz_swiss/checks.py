@@ -106,6 +106,12 @@ def check_estimate(batch, covariance: np.ndarray, parameters: int) -> None:
         )
     if not np.isfinite(covariance).all() or not np.allclose(covariance, covariance.T, rtol=1e-8):
         raise ValueError(f"{batch}: the covariance function's matrix must be symmetric and finite.")
+    try:
+        linalg.cholesky(covariance)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"{batch}: the covariance function's matrix is not positive definite."
+        ) from error
 
 
 def _names(labels: Sequence[str], indices: np.ndarray) -> str:

@@ -111,6 +111,7 @@ def select_names(
         return list(dataset.data_vars)
     import arviz
 
+    var_names = var_names if isinstance(var_names, str) else list(var_names)
     one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
     options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
     try:
@@ -119,9 +120,10 @@ def select_names(
         selected = set()
     if not selected:
         found = ", ".join(dataset.data_vars)
-        raise ValueError(
-            f"{where}var_names={var_names!r} selects nothing; the variables are {found}."
-        )
+        asked = [var_names] if isinstance(var_names, str) else var_names
+        missing = [name for name in asked if name.removeprefix("~") not in dataset.data_vars]
+        which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
+        raise ValueError(f"{where}var_names={var_names!r}{which}; the variables are {found}.")
     return [name for name in dataset.data_vars if name in selected]
 
 

@@ -166,3 +166,25 @@ def warn_few_draws(diagnostics: MomentDiagnostics, weights: np.ndarray, covarian
             MergeWarning,
             stacklevel=3,
         )
+
+
+def warn_few_prior_draws(prior: Moments, pooled: Pooled, missing_prior: float) -> None:
+    """Warn when few draws of the prior put the merged sds off by over 2%.
+
+    Few draws make its precision, of which the pooling takes a multiple, too large.
+    """
+    parameters = prior.mean.size
+    factor = correction(prior.draws, parameters)
+    excess = np.inf if factor is None else 1.0 / factor - 1.0
+    share = np.einsum("ij,ji->", pooled.covariance, prior.precision) / parameters
+    error = abs(missing_prior) * excess * share / 2
+    if error > SHRINKAGE:
+        size = f"about {100 * error:.0f}% too {'large' if missing_prior < 0 else 'small'}"
+        warnings.warn(
+            f"the merged sds are {size if error < 1 else 'not to be trusted'}: {prior.draws} draws "
+            f"of the prior for {parameters} parameters make its precision too large, which counts "
+            f"{abs(missing_prior):.4g} times. Draw more of the prior, or pass "
+            'covariance="corrected".',
+            MergeWarning,
+            stacklevel=3,
+        )

@@ -93,6 +93,20 @@ def layout_of(dataset: xr.Dataset, names: Sequence[str]) -> Layout:
     return Layout(tuple(variables), {k: xr.DataArray(v, name=k) for k, v in coords.items()})
 
 
+def with_times_as_stored(layout: Layout) -> Layout:
+    """Return the layout with times in nanoseconds, as they come back from a file.
+
+    Labels are made of them, and a merged object that was saved must find its parameters again.
+    """
+    coords = dict(layout.coords)
+    for name, coord in coords.items():
+        if coord.dtype.kind in "mM":
+            stored = coord.values.astype(f"{coord.dtype.kind}8[ns]")
+            if (stored.astype(coord.dtype) == coord.values).all():  # nanoseconds end in 2262
+                coords[name] = coord.copy(data=stored)
+    return layout._replace(coords=coords)
+
+
 def sample_arrays(
     dataset: xr.Dataset, layout: Layout, indexers: Mapping[str, np.ndarray] | None = None
 ) -> list[np.ndarray]:
@@ -106,7 +120,8 @@ def sample_arrays(
     # Dataset.variables: selecting DataArrays would cost more than the arithmetic of small batches.
     arrays = []
     for variable in layout.variables:
-        stored = dataset.variables[variable.name]
+        # a copy, because reading a file's values would keep them in the user's object
+        stored = dataset.variables[variable.name].copy(deep=False)
         dims = (*containers.SAMPLE_DIMS, *variable.dims)
         if stored.dims != dims:
             stored = stored.transpose(*dims)
@@ -124,7 +139,7 @@ def as_rows(arrays: Sequence[np.ndarray], layout: Layout, draws: int | None = No
         Keep only so many first draws of each chain.
     """
     return [
-        array[:, :draws].reshape(-1, variable.size)
+        array[:, :draws].reshape(math.prod(array[:, :draws].shape[:2]), variable.size)
         for array, variable in zip(arrays, layout.variables, strict=True)
     ]
 

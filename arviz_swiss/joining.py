@@ -41,7 +41,7 @@ def _join(arrays: Sequence[xr.DataArray], expected: int) -> xr.DataArray | None:
     if len(arrays) < expected or any(array.dims != first.dims for array in arrays):
         return None
     if all(first.equals(array) for array in arrays[1:]):
-        return first.load()
+        return first.copy(deep=True).load()
     differing = [
         dim
         for dim in first.dims

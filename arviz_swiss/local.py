@@ -19,11 +19,8 @@ from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_a
 from arviz_swiss.maps import AffineMap
 from arviz_swiss.moments import Moments
 from arviz_swiss.moving import Draws
-from arviz_swiss.spaces import Arrays, TransformSpace, check_only_none
+from arviz_swiss.spaces import TRIED, Arrays, TransformSpace, check_only_none
 from arviz_swiss.summaries import Frame, unconstrained
-
-# Draws by which to see whether the model computes a deterministic as the sampler did.
-TRIED = 5
 
 
 class LocalSpace(Protocol):
@@ -72,6 +69,8 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
     """
     batches, found = matched.batches, {}
     for name in matched.local:
+        if any(name not in batch.draws for batch in batches):
+            continue
         own = own_dims(batches[0], name)
         differing = [dim for dim in own if not _same_index(batches, name, dim)]
         if own and len(differing) < 2:

@@ -122,7 +122,7 @@ def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, m
     moved = json.loads(spelled)
     full = model_space(model, names, None)
     kept = {name: None for name in full.transforms if name not in moved}
-    return model_space(model, names, kept)
+    return model_space(model, names, kept).fitted_to(layout_of(groups[group], names))
 
 
 def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:

@@ -9,7 +9,12 @@ import numpy as np
 from arviz_swiss import containers, linalg, methods, packing
 from arviz_swiss.batches import match, opened, positions_kept, prior_batches, warn_left_out
 from arviz_swiss.checks import check_covariance
-from arviz_swiss.diagnostics import diagnose_moments, warn_few_draws, warn_heterogeneity
+from arviz_swiss.diagnostics import (
+    diagnose_moments,
+    warn_few_draws,
+    warn_few_prior_draws,
+    warn_heterogeneity,
+)
 from arviz_swiss.joining import join_data
 from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
@@ -58,7 +63,7 @@ def merge(
         the power 1/B times likelihood (consensus Monte Carlo), or plain prior times likelihood
         (needs draws of the prior). Read from the attribute `swiss_kind` when absent, else
         "inflated".
-    powers : float, sequence, or mapping of label to float, optional
+    powers : float, sequence, or mapping or Series of label to float, optional
         The power that each batch's likelihood was raised to. Read from the attribute `swiss_power`
         of the group when absent, else the number of batches ("inflated") or 1. With PyMC's
         ``total_size=N`` it is ``N / n_b``.
@@ -171,12 +176,12 @@ def merge(
         choices, local_choices = split_choices(transforms, {*matched.local, *local})
         space = find_space(matched, choices, model)
         local_space = find_local_space(matched, local, local_choices, model)
-        check_powered_space(batches, space, counted.kind)
+        check_powered_space(batches, space, counted.kind, choices)
         frame = find_frame(matched, space)
         warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
 
         moments = [summarise(batch, frame, covariance) for batch in batches]
-        prior_moments = summarise_prior(priors, frame) if priors else None
+        prior_moments = summarise_prior(priors, frame, covariance) if priors else None
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
         given = methods.rescale(moments, pooled, spectra, counted.weights, factors)
@@ -184,6 +189,8 @@ def merge(
             moments, pooled, spectra, counted.likelihood, counted.stands_for
         )
         warn_few_draws(diagnostics, counted.weights, covariance)
+        if prior_moments is not None and covariance == "sample":
+            warn_few_prior_draws(prior_moments, pooled, counted.missing_prior)
         sampled = counted.likelihood * counted.stands_for
         warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
 
@@ -196,7 +203,8 @@ def merge(
             combine = partial(chosen.combine, given, rng=rng, **options)
             draws = make_draws(batches, frame, moments, factors, combine)
         data, left_out = join_data(batches)
-        stats = packing.join_stats(batches, draws.length) if draws.owners else None
+        has_stats = draws.owners and group in ("posterior", "unconstrained_posterior")
+        stats = packing.join_stats(batches, draws.length) if has_stats else None
         if stats is None and any("sample_stats" in batch.groups for batch in batches):
             left_out.append("sample_stats")
         said = {"swiss_method": method, "swiss_kind": counted.kind}

@@ -78,7 +78,9 @@ def estimate_covariance(
     if covariance == "diagonal":
         return np.diag(np.diag(sample))
     estimator = linalg.shrunk_covariance if covariance == "shrunk" else covariance
-    return np.array(estimator(gather_all(matrices, layout)[:, free]), dtype=float)
+    estimate = np.array(estimator(gather_all(matrices, layout)[:, free]), dtype=float)
+    # numpy.cov of one parameter is a scalar
+    return estimate.reshape(1, 1) if estimate.ndim == 0 else estimate
 
 
 def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss import containers
@@ -122,7 +123,7 @@ def _stats_of(batch: Batch, length: int) -> xr.Dataset | None:
             continue
         try:
             stats = stats.sel({dim: wanted.get_index(dim)})
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, pd.errors.InvalidIndexError):
             return None
     return stats
 

@@ -132,6 +132,8 @@ def take(data: Any, index: Any) -> Any:
     {'x': array([[4, 5],
            [0, 1]]), 'y': array(['c', 'a'], dtype='<U1')}
     """
+    if isinstance(data, int | np.integer):
+        raise TypeError(f"the data are needed, got only their number of rows, {data}.")
     row_count(data)
     index = np.asarray(index)
     if _is_dataset(data):
@@ -180,6 +182,11 @@ def row_count(data_or_n: Any) -> int:
     if isinstance(data_or_n, Mapping):
         return _common_length(data_or_n)
     shape = data_or_n.shape if hasattr(data_or_n, "shape") else None
+    if isinstance(data_or_n, list) and any(getattr(one, "ndim", 0) for one in data_or_n):
+        raise TypeError(
+            "A list of arrays may hold rows or columns. Pass columns as a dict of arrays, and rows "
+            "as one array."
+        )
     if shape is None and isinstance(data_or_n, list):
         with contextlib.suppress(ValueError):  # of arrays of unequal shapes, which are no rows
             shape = np.shape(data_or_n)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from arviz_swiss.batches import Batch
 from arviz_swiss.warnings import MergeWarning
@@ -150,6 +151,8 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
 def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
     if powers is None:
         return None
+    if isinstance(powers, pd.Series) and not isinstance(powers.index, pd.RangeIndex):
+        powers = powers.to_dict()
     if isinstance(powers, Mapping):
         named = {str(key): value for key, value in powers.items()}
         unknown = [key for key in named if key not in {batch.label for batch in batches}]

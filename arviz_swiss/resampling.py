@@ -89,6 +89,7 @@ def resample(
     rng = np.random.default_rng(random_seed)
     chosen = kernels.resampled(weights.ravel() / weights.sum(), count, rng)
     rows, columns = np.divmod(chosen, weights.shape[1])
+    _check_there(groups[group], certificate)
     chains = certificate.get_index("chain")[rows]
     draws = certificate.get_index("draw")[columns]
     kept = {name: one for name, one in groups.items() if "draw" not in one.dims}
@@ -109,6 +110,15 @@ def _certificate_of(groups: containers.Groups) -> xr.Dataset:
             f"refine. The groups are: {', '.join(groups) or 'none'}."
         )
     return groups["swiss_certificate"]
+
+
+def _check_there(posterior: xr.Dataset, certificate: xr.Dataset) -> None:
+    for dim in containers.SAMPLE_DIMS:
+        if not certificate.get_index(dim).isin(posterior.get_index(dim)).all():
+            raise ValueError(
+                f"draws that the certificate weighs are not there any more: their {dim} was left "
+                "out. Certify again after selecting draws, or resample before it."
+            )
 
 
 def _picked(dataset: xr.Dataset, chains: np.ndarray, draws: np.ndarray) -> xr.Dataset:

@@ -10,10 +10,14 @@ import xarray as xr
 
 from arviz_swiss import transforms
 from arviz_swiss.batches import Batch, Matched, load_arrays
+from arviz_swiss.containers import SAMPLE_DIMS
 from arviz_swiss.flatten import Layout, place
 from arviz_swiss.warnings import MergeWarning
 
 Arrays = dict[str, np.ndarray]
+
+# Draws by which to see whether the model computes a deterministic as the sampler did.
+TRIED = 5
 
 
 class Space(Protocol):
@@ -77,10 +81,14 @@ class TransformSpace:
 
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the draws in unconstrained space, not finite where outside the support."""
+        images = {}
         with np.errstate(divide="ignore", invalid="ignore"):
-            return {
-                name: np.asarray(self._of(name).forward(array)) for name, array in arrays.items()
-            }
+            for name, array in arrays.items():
+                try:
+                    images[name] = np.asarray(self._of(name).forward(array))
+                except ValueError as error:
+                    raise ValueError(f"variable {name}: {error}") from error
+        return images
 
     def backward(self, arrays: Arrays) -> Arrays:
         """Return the draws on their own scale."""
@@ -143,7 +151,35 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
     if model is None:
         return TransformSpace(choices, names)
     draws = (load_arrays(batch, matched.layout) for batch in matched.batches)
-    return model_space(model, names, choices).recentred(draws)
+    space = model_space(model, names, choices).fitted_to(matched.layout).recentred(draws)
+    return space.without_deterministics(_contradicted(space, matched))
+
+
+def _contradicted(space: Any, matched: Matched) -> list[str]:
+    """Name the deterministics that the model computes otherwise than the batches' samplers did.
+
+    A model may hold what belongs to its own batch, such as the mean of a column, as a constant.
+    """
+    wrong = []
+    for batch in matched.batches:
+        names = [n for n in space.deterministic_names if n in batch.draws and n not in wrong]
+        if not names:
+            continue
+        few = {n: a[:1, :TRIED] for n, a in load_arrays(batch, matched.layout).items()}
+        computed = space.deterministics(few)
+        for name in names:
+            dims = (*SAMPLE_DIMS, *space.dims[name])
+            there = batch.draws[name].isel(chain=slice(1), draw=slice(TRIED))
+            if set(there.dims) != set(dims):
+                continue
+            known = {d: v for d, v in space.coords.items() if d in there.indexes and d in dims}
+            known = {d: v for d, v in known.items() if set(there.indexes[d]) == set(v.tolist())}
+            values = there.sel(known).transpose(*dims).values
+            if values.shape != computed[name].shape or not np.allclose(
+                computed[name], values, rtol=1e-3, atol=1e-6, equal_nan=True
+            ):
+                wrong.append(name)
+    return wrong
 
 
 def model_space(model: Any, names: Sequence[str], choices: Mapping[str, Any] | None) -> Any:
@@ -183,7 +219,9 @@ def checked_choices(choices: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(choices or {})
 
 
-def check_powered_space(batches: Sequence[Batch], space: Space, kind: str) -> None:
+def check_powered_space(
+    batches: Sequence[Batch], space: Space, kind: str, choices: Mapping[str, Any]
+) -> None:
     """Refuse to merge a variable elsewhere than where its prior was raised to a power.
 
     The attribute `swiss_untransformed` names variables whose prior was powered on their own scale,
@@ -198,6 +236,12 @@ def check_powered_space(batches: Sequence[Batch], space: Space, kind: str) -> No
             f"but would be merged transformed. Pass transforms={{{_nones(wrong)}}}."
         )
     elsewhere = _names_said(batches, "swiss_transformed")
+    if wrong := [n for n in elsewhere if n in choices and choices[n] is None]:
+        raise ValueError(
+            f"the prior of {', '.join(wrong)} was fractionated in the model's unconstrained space, "
+            f"but transforms={{{_nones(wrong)}}} merges on its own scale. Leave that out, or "
+            f"sample again with untransformed={wrong!r}."
+        )
     if missed := [name for name in elsewhere if name not in space.transforms]:
         warnings.warn(
             f"the prior of {', '.join(missed)} was fractionated in the model's unconstrained "

@@ -55,6 +55,8 @@ def find_frame(matched: Matched, space: Space) -> Frame:
     rows = as_rows(list(arrays.values()), layout)
     values = np.concatenate([matrix[0] for matrix in rows]).astype(float)
     constant = np.concatenate([_never_varies(matrix) for matrix in rows])
+    if not np.isfinite(values[constant]).all():
+        check_finite(first, arrays, space.transforms)
     if constant.all():
         raise ValueError(f"{first}: no parameter varies, there is nothing to merge.")
     return draft._replace(layout=layout, free=np.flatnonzero(~constant), constants=values)
@@ -77,7 +79,7 @@ def summarise(batch: Batch, frame: Frame, covariance: str | Callable) -> Moments
     return _moments(batch, unconstrained(batch, frame), frame, covariance)
 
 
-def summarise_prior(priors: Sequence[Batch], frame: Frame) -> Moments:
+def summarise_prior(priors: Sequence[Batch], frame: Frame, covariance: str | Callable) -> Moments:
     """Return the moments of the prior's draws, all sets of them taken together."""
     sets = [
         unconstrained(match_to(frame.first, prior, frame.constrained), frame) for prior in priors
@@ -86,7 +88,7 @@ def summarise_prior(priors: Sequence[Batch], frame: Frame) -> Moments:
         name: np.concatenate([s[name].reshape(1, -1, *s[name].shape[2:]) for s in sets], axis=1)
         for name in frame.constrained.names
     }
-    return _moments(priors[0], together, frame, "sample")
+    return _moments(priors[0], together, frame, covariance)
 
 
 def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Callable) -> Moments:

@@ -48,10 +48,12 @@ class Interval:
     name = "interval"
 
     def __init__(self, low: float, high: float):
-        low, high = float(low), float(high)
-        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        try:
+            self.low, self.high = float(low), float(high)
+        except (TypeError, ValueError):
+            self.low = self.high = np.nan
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             raise ValueError(f'("interval", low, high) needs finite low < high, got {low}, {high}')
-        self.low, self.high = low, high
 
     def forward(self, values):
         """Return log((x - low) / (high - x)), exact near both bounds."""
@@ -171,7 +173,10 @@ def resolve(choice: Any, variable: str) -> Any:
     if isinstance(choice, str) and choice in NAMED:
         return NAMED[choice]()
     if isinstance(choice, list | tuple) and len(choice) == 3 and choice[0] == "interval":
-        return Interval(*choice[1:])
+        try:
+            return Interval(*choice[1:])
+        except ValueError as error:
+            raise ValueError(f"variable {variable}: {error}") from error
     if callable(getattr(choice, "forward", None)) and callable(getattr(choice, "backward", None)):
         return choice
     valid = ", ".join(f'"{name}"' for name in NAMED)
@@ -220,7 +225,7 @@ def unconstrained_dims(dims: tuple, shape: tuple, unconstrained_shape: tuple, tr
         return dims
     kept = len(unconstrained_shape) - 1
     name = getattr(transform, "name", type(transform).__name__.lower())
-    return (*dims[:kept], f"{dims[-1]}_{name}")
+    return (*dims[:kept], f"{dims[-1]}_{name}" if dims else name)
 
 
 def _spell(transform: Any) -> Any:

@@ -46,7 +46,9 @@ def subposteriors(
     -------
     dict of str to InferenceData or DataTree
         By batch label, with the draws before the merge, the sampler's statistics, and the powers in
-        the attributes: what `merge` takes.
+        the attributes: what `merge` takes. So many draws of each chain as the merge kept, and the
+        merged variables only. After ``merge(drop=...)`` powers are as if there had been no other
+        batches; fractionated ones cannot be merged again then: the prior would not count once.
 
     Raises
     ------
@@ -77,6 +79,7 @@ def subposteriors(
             _unmerge(groups, group, maps.isel(batch=position), owners == label, space), kind
         )
         for position, label in enumerate(maps["batch"].values.astype(str).tolist())
+        if label in owners
     }
 
 
@@ -96,7 +99,9 @@ def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, sp
     back = unmoved(groups, group, one, chains)
     arrays = space.backward({name: back[name].values for name in back.data_vars})
     posterior = merged.drop_vars(space.deterministic_names, errors="ignore")
-    posterior = posterior.assign({n: merged[n].copy(data=v) for n, v in arrays.items()})
+    posterior = posterior.assign(
+        {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
+    )
     posterior = posterior.assign_coords(chain=np.arange(posterior.sizes["chain"]))
     posterior.attrs = {
         name: value for name, value in merged.attrs.items() if name not in MERGE_ATTRS

@@ -210,7 +210,7 @@ def test_prior_that_outweighs_the_batches(batches):
         ({"covariance": "robust"}, r"""unknown covariance 'robust'.*"sample", "corrected\""""),
         ({"transforms": {"tau": "root"}}, r"""variable tau: unknown transform 'root'.*"log\""""),
         ({"transforms": {"rho": "log"}}, "transforms name rho, but the merged variables are beta"),
-        ({"var_names": "rho"}, "selects nothing; the variables are beta, tau"),
+        ({"var_names": "rho"}, "no rho; the variables are beta, tau"),
         ({"group": "prior"}, r'batch 0 \("north"\).* no group "prior"'),
     ],
 )
@@ -290,3 +290,88 @@ def test_power_known_for_some_batches_only(batches):
     batches["north"].attrs["swiss_power"] = 3.0
     with pytest.raises(ValueError, match=r'"south"\) has no attribute swiss_power'):
         az_swiss.merge(batches)
+
+
+def test_the_name_batch_is_taken():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(2, 50, 3))
+    named = xr.Dataset({"x": (("chain", "draw", "batch"), draws)}, {"batch": list("abc")})
+    labelled = xr.Dataset(
+        {"x": (("chain", "draw", "k"), draws)}, {"k": [0, 1, 2], "batch": ("k", list("abc"))}
+    )
+    for bad in (named, labelled, {"batch": draws[..., 0]}):
+        with pytest.raises(ValueError, match=r"batch 0.*merge calls the batches .*Rename it"):
+            az_swiss.merge([bad, bad])
+    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in range(2)])
+    assert az_swiss.merge([merged, merged])["posterior"].sizes["chain"] == 8
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_parameter_of_a_later_batch_alone_is_not_lost(swapped):
+    rng = np.random.default_rng(0)
+
+    def batch(*sampled):
+        names = (*sampled, "twice")
+        data = {name: (("chain", "draw"), rng.normal(size=(2, 100))) for name in names}
+        return xr.Dataset(data, attrs={"sampled_variables": list(sampled)})
+
+    batches = [batch("mu", "beta"), batch("mu", "beta", "tau")]
+    with pytest.raises(ValueError, match=r"has no variable tau, which batch . .*has"):
+        az_swiss.merge(batches[::-1] if swapped else batches)
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros((2, 100))
+
+
+def test_a_dict_of_foreign_arrays_is_one_batch():
+    with pytest.raises(TypeError, match="one dict of arrays, which is one batch"):
+        az_swiss.merge({"mu": Foreign(), "tau": Foreign()})
+
+
+def test_variables_without_elements_are_no_obstacle():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, 50)), "none": np.zeros((2, 50, 0))} for _ in range(2)]
+    assert az_swiss.merge(batches)["posterior"]["none"].shape == (4, 50, 0)
+
+
+@pytest.mark.parametrize("estimate", [lambda d: -np.cov(d.T), lambda d: np.zeros((2, 2))])
+def test_callable_covariance_that_is_none(estimate):
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, 50, 2))} for _ in range(2)]
+    with pytest.raises(ValueError, match=r"batch 0.*not positive definite"):
+        az_swiss.merge(batches, covariance=estimate)
+
+
+def test_callable_covariance_of_one_parameter():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, 50))} for _ in range(2)]
+    merged = az_swiss.merge(batches, covariance=lambda draws: np.cov(draws.T))
+    expected = az_swiss.merge(batches)
+    np.testing.assert_allclose(merged["posterior"]["x"], expected["posterior"]["x"])
+
+
+@pytest.mark.parametrize(
+    ("draws", "transform"),
+    [
+        (np.zeros((2, 50)), "log"),
+        (np.full((2, 50), np.inf), None),
+        (np.broadcast_to([0.4, 0.6, 0.0], (2, 50, 3)), "simplex"),
+    ],
+)
+def test_draws_that_are_all_infinite_are_named(draws, transform):
+    batches = [{"c": draws}] * 2
+    with pytest.raises(ValueError, match=r"batch 0.*variable c: 100 of 100 draws are NaN or inf"):
+        az_swiss.merge(batches, transforms={"c": transform})
+
+
+def test_transforms_that_do_not_fit_name_the_variable():
+    rng = np.random.default_rng(0)
+    batches = [{"c": rng.normal(size=(2, 50, 3))} for _ in range(2)]
+    with pytest.raises(ValueError, match=r"variable c.*square matrices"):
+        az_swiss.merge(batches, transforms={"c": "cholesky"})
+    with pytest.raises(ValueError, match=r'variable c: \("interval", low, high\) needs'):
+        az_swiss.merge(batches, transforms={"c": ("interval", 0, None)})

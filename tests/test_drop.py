@@ -138,3 +138,19 @@ def test_what_was_dropped_is_not_said_of_a_later_merge(gaussian):
     for batch in kept.values():
         said = containers.read(batch).groups["posterior"].attrs
         assert not {"swiss_dropped", "swiss_stands_for"} & set(said)
+
+
+def test_positions_and_labels_of_other_types(random_batches):
+    batches = random_batches(np.random.default_rng(0), batches=3)
+    labelled = dict(zip((10, 20, 30), batches, strict=True))
+    for drop in (np.int64(1), np.array([1])):
+        assert az_swiss.merge(batches, drop=drop)["swiss_transform"].batch.values.tolist() == [
+            "b0",
+            "b2",
+        ]
+    assert az_swiss.merge(labelled, drop=20)["swiss_transform"].batch.values.tolist() == [
+        "10",
+        "30",
+    ]
+    with pytest.raises(TypeError, match="labels or positions of batches, got True"):
+        az_swiss.merge(batches, drop=True)

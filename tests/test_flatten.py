@@ -46,7 +46,7 @@ def test_flatten_of_what_is_not_there():
     dataset = dataset_of([[3], []])
     with pytest.raises(ValueError, match='data has no group "prior"; its groups are: posterior'):
         az_swiss.flatten({"posterior": {"mu": np.zeros((2, 5))}}, group="prior")
-    with pytest.raises(ValueError, match="selects nothing; the variables are v0, v1"):
+    with pytest.raises(ValueError, match="no mu; the variables are v0, v1"):
         az_swiss.flatten(dataset, var_names="mu")
     with pytest.raises(ValueError, match="selects nothing"):
         az_swiss.flatten(dataset, var_names=["~v0", "~v1"])

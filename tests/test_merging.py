@@ -1,6 +1,7 @@
 """What must hold of merge: exactness, equivariance, labels, kinds, covariances, output groups."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from hypothesis import given, settings
@@ -139,11 +140,142 @@ def test_draws_have_the_pooled_moments_for_all_shapes(seed, batches, shapes, dty
         )
 
 
-def test_fifty_variables():
-    rng = np.random.default_rng(0)
-    idatas = [{f"v{k}": rng.standard_normal((2, 300)) for k in range(50)} for _ in range(3)]
+@settings(max_examples=10, deadline=None)
+@given(
+    batches=st.integers(1, 30),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 2**16),
+)
+def test_fifty_variables_have_the_pooled_moments(batches, dtype, seed):
+    rng = np.random.default_rng(seed)
+    names = [f"v{k}" for k in range(50)]
+    idatas = [
+        {name: (rng.normal(k, 1 + k, size=(2, 60))).astype(dtype) for k, name in enumerate(names)}
+        for _ in range(batches)
+    ]
     merged = az_swiss.merge(idatas)
-    assert list(merged["posterior"].data_vars) == [f"v{k}" for k in range(50)]
+    assert list(merged["posterior"].data_vars) == names
+    assert {array.dtype for array in merged["posterior"].data_vars.values()} == {np.dtype(dtype)}
+    draws = az_swiss.flatten(merged).values
+    pooled = merged["swiss_transform"]
+    sds = np.sqrt(np.diag(pooled["pooled_covariance"]))
+    # single precision keeps six digits of a mean that may be some 50 sds from zero
+    tolerance = 1e-8 if dtype == np.float64 else 1e-3
+    for batch in draws.reshape(batches, 120, 50):
+        assert np.abs((batch.mean(axis=0) - pooled["pooled_mean"].values) / sds).max() < tolerance
+        error = np.cov(batch.T) - pooled["pooled_covariance"].values
+        assert np.abs(error / np.outer(sds, sds)).max() < tolerance
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"var_names": "tau", "filter_vars": "like"}, ["log_tau", "tau"]),
+        ({"var_names": "^b", "filter_vars": "regex"}, ["beta"]),
+        ({"var_names": ("mu", "beta")}, ["mu", "beta"]),
+        ({"var_names": (name for name in ["beta"])}, ["beta"]),
+        ({"var_names": ["~tau", "~log_tau"]}, ["mu", "beta"]),
+    ],
+)
+def test_variables_are_selected_as_by_arviz(options, names):
+    rng = np.random.default_rng(0)
+    every = ("mu", "beta", "log_tau", "tau")
+    idatas = [{name: rng.standard_normal((2, 300)) for name in every} for _ in range(2)]
+    assert list(az_swiss.merge(idatas, **options)["posterior"].data_vars) == names
+
+
+def test_powers_of_a_series_are_matched_by_label(random_batches):
+    batches = dict(zip("ab", random_batches(np.random.default_rng(0), batches=2), strict=True))
+    powers = pd.Series({"b": 4.0, "a": 4 / 3})
+    merged = az_swiss.merge(batches, powers=powers)
+    np.testing.assert_allclose(merged["swiss_transform"]["power"], [4 / 3, 4.0])
+    by_position = pd.Series([4 / 3, 4.0])
+    merged = az_swiss.merge(batches, powers=by_position)
+    np.testing.assert_allclose(merged["swiss_transform"]["power"], [4 / 3, 4.0])
+
+
+def test_few_draws_of_the_prior_are_corrected_for_or_warned_of():
+    """The prior's precision is subtracted many times, and with it its bias."""
+    rng = np.random.default_rng(0)
+    size, count = 20, 10
+    prior = {"x": rng.normal(size=(1, 500, size))}
+    # a batch knows as much as the prior: precision 2, and the posterior 1 + count
+    batches = [{"x": rng.normal(0, 2**-0.5, size=(4, 5000, size))} for _ in range(count)]
+    with pytest.warns(MergeWarning, match=r"too large: 500 draws of the prior for 20 parameters"):
+        plain = az_swiss.merge(batches, kind="full_prior", prior=prior)
+    corrected = az_swiss.merge(batches, kind="full_prior", prior=prior, covariance="corrected")
+    exact = (1 + count) ** -0.5
+    off = [
+        np.sqrt(np.trace(group(m, "swiss_transform")["pooled_covariance"].values) / size) / exact
+        for m in (plain, corrected)
+    ]
+    # nine times the prior's error of (500 - 1) / (500 - 22) - 1 = 4.4%, over 11, halved for an sd
+    assert off[0] > 1.015
+    assert abs(off[1] - 1) < abs(off[0] - 1)
+
+
+def test_shrunk_is_for_the_prior_too():
+    rng = np.random.default_rng(0)
+    prior = {"x": rng.normal(size=(1, 20, 30))}
+    batches = [{"x": rng.normal(0, 0.1, size=(4, 500, 30))} for _ in range(2)]
+    merged = az_swiss.merge(batches, kind="full_prior", prior=prior, covariance="shrunk")
+    assert np.isfinite(group(merged)["x"]).all()
+
+
+def test_times_as_coordinates_survive_files(tmp_path):
+    rng = np.random.default_rng(0)
+    times = pd.date_range("2026-01-01", periods=3)
+    batches = [
+        xr.Dataset({"x": (("chain", "draw", "t"), rng.normal(size=(2, 100, 3)))}, {"t": times})
+        for _ in range(2)
+    ]
+    merged = az_swiss.merge(batches)
+    tree = xr.DataTree.from_dict({f"/{k}": v for k, v in groups_of(merged).items()})
+    path = tmp_path / "merged.nc"
+    tree.to_netcdf(path, engine="h5netcdf")
+    back = az_swiss.subposteriors(path)
+    np.testing.assert_allclose(group(back["b1"])["x"], batches[1]["x"], rtol=1e-9)
+    assert len(az_swiss.summary(path)) == 2
+
+
+def test_another_groups_statistics_are_not_attached(to_container):
+    rng = np.random.default_rng(0)
+    batches = [
+        to_container(
+            {"x": rng.normal(size=(4, 200))},
+            prior={"x": rng.normal(size=(1, 100))},
+            sample_stats={"diverging": np.zeros((4, 200), dtype=bool)},
+        )
+        for _ in range(2)
+    ]
+    assert "sample_stats" in groups_of(az_swiss.merge(batches))
+    assert "sample_stats" not in groups_of(az_swiss.merge(batches, group="prior"))
+
+
+def test_data_of_the_batches_are_copied(to_container):
+    rng = np.random.default_rng(0)
+    y = np.ones(5)
+    batches = [
+        to_container({"x": rng.normal(size=(2, 100))}, observed_data={"y": y.copy()})
+        for _ in range(2)
+    ]
+    merged = az_swiss.merge(batches)
+    groups_of(merged)["observed_data"]["y"].values[:] = -1
+    assert (groups_of(batches[0])["observed_data"]["y"].values == 1).all()
+
+
+def test_lazy_objects_are_not_loaded(tmp_path):
+    rng = np.random.default_rng(0)
+    opened = []
+    for position in range(2):
+        path = tmp_path / f"{position}.nc"
+        dataset = xr.Dataset({"x": (("chain", "draw"), rng.normal(size=(2, 100)))})
+        dataset.to_netcdf(path, engine="h5netcdf")
+        opened.append(xr.open_dataset(path, engine="h5netcdf"))
+    az_swiss.merge(opened)
+    assert not any(one["x"].variable._in_memory for one in opened)
+    for one in opened:
+        one.close()
 
 
 def test_one_batch_is_left_as_it_is(random_batches):

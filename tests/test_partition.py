@@ -206,7 +206,7 @@ def test_the_rows_of_an_array_are_no_labels():
         ((4.0, 2), {}, TypeError, "Cannot count the rows of 'float'"),
         ((np.float64(4), 2), {}, TypeError, "Cannot count the rows of 'float64'"),
         ((([1, 2], [3, 4]), 2), {}, TypeError, "Cannot count the rows of 'tuple'"),
-        (([np.ones((5, 2)), np.ones(5)], 2), {}, TypeError, "Cannot count the rows of 'list'"),
+        (([np.ones((5, 2)), np.ones(5)], 2), {}, TypeError, "may hold rows or columns"),
         (({"x": [[1, 2], [3]], "y": [1, 2]}, 2), {}, TypeError, "Entry 'x' of the data has no"),
         (({"x": [1, 2], "y": [1, 2, 3]}, 2), {}, ValueError, r"got \{'x': 2, 'y': 3\}"),
         (({"x": [1, 2], "n": 2}, 2), {}, TypeError, "Entry 'n' of the data has no rows"),
@@ -228,3 +228,11 @@ def test_bad_input_is_named(args, kwargs, error, message):
 def test_a_million_rows_take_seconds_at_most():
     indices = partition(1_000_000, 8, stratify=np.arange(1_000_000) % 3)
     assert is_partition(indices, 1_000_000)
+
+
+def test_what_may_be_rows_or_columns_is_refused():
+    columns = [np.arange(6), np.arange(6)]
+    with pytest.raises(TypeError, match="columns as a dict of arrays"):
+        partition(columns, 2)
+    with pytest.raises(TypeError, match="got only their number of rows, 40"):
+        take(40, [0, 1])

@@ -1,7 +1,7 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,13 @@ from arviz_swiss.executors import Portable, run
 from arviz_swiss.functions import differing, identify
 from arviz_swiss.partition import partition, row_count, take
 from arviz_swiss.progress import progress
-from arviz_swiss.pymc import structure
-from arviz_swiss.pymc.graphs import UNCOMPILED
-from arviz_swiss.pymc.usage import check_uses_batch
+from arviz_swiss.pymc.checking import check_models
 from arviz_swiss.pymc.worker import (
     KINDS,
     Task,
-    build_model,
     check_sample_kwargs,
     default_sampler,
     sample_task,
-    temper,
 )
 
 __all__ = ["BatchError", "sample_batches"]
@@ -86,6 +82,7 @@ def sample_batches(
     groups: Any = None,
     stratify: Any = None,
     kind: str = "inflated",
+    untransformed: str | Sequence[str] = (),
     executor: Any = None,
     folder: str | Path | None = None,
     draws: int = 1000,
@@ -115,6 +112,9 @@ def sample_batches(
         What each batch samples: the prior times the likelihood to the power :math:`N / n_b`; the
         prior to the power :math:`n_b / N` times the likelihood; or the model as it is, together
         with draws from the prior. Models with random effects need "fractionated" and `groups`.
+    untransformed : str or sequence of str, optional
+        With "fractionated": variables that will be merged on their own scale, by
+        ``merge(..., transforms={name: None})``. See `arviz_swiss.pymc.fractionate`.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Where to run; by default a pool of one process per core. Threads run side by side only with
         nutpie. The workers of a Dask cluster need this package.
@@ -198,7 +198,8 @@ def sample_batches(
     >>> idatas[0].posterior.attrs["swiss_size"], idatas[0].posterior.attrs["swiss_power"]
     (100, 4.0)
     """
-    _check_arguments(build, kind, draws=draws, tune=tune, chains=chains)
+    untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
+    _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
     check_sample_kwargs(sample_kwargs)
     folder = None if folder is None else Path(folder)
     recorded = None if folder is None else store.read_settings(folder)
@@ -209,11 +210,12 @@ def sample_batches(
     idatas: dict[str, Any] = {}
     if folder is not None:
         settings = {
-            "batches": batches,
+            "batches": int(batches),
             "kind": kind,
-            "draws": draws,
-            "tune": tune,
-            "chains": chains,
+            "untransformed": ", ".join(untransformed) or None,
+            "draws": int(draws),
+            "tune": int(tune),
+            "chains": int(chains),
             "nuts_sampler": nuts_sampler or default_sampler(),
             "sample_kwargs": _text(sample_kwargs),
             "random_seed": seed,
@@ -228,7 +230,7 @@ def sample_batches(
     if not pending:
         return [idatas[label] for label in labels]
 
-    first, local = _check_models(build, data, indices, kind, grouped=groups is not None)
+    first, local = check_models(build, data, indices, kind, untransformed, groups is not None)
     if folder is not None and recorded is None:
         store.write_settings(folder, settings)
     tasks = {}
@@ -241,6 +243,7 @@ def sample_batches(
                 rows=len(index),
                 total=row_count(data),
                 kind=kind,
+                untransformed=untransformed,
                 first=first,
                 local=local,
                 draws=draws,
@@ -275,7 +278,9 @@ def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, Ba
                 if folder is not None:
                     try:
                         store.write_batch(folder, label, outcome.result)
-                    except OSError as error:
+                    except (
+                        Exception
+                    ) as error:  # whatever it is, the other batches shall not be lost
                         failed[label] = error
             advance()
     return failed
@@ -303,46 +308,7 @@ def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     return {k: v for k, v in settings.items() if not k.startswith(BUILD)}, build
 
 
-def _check_models(build, data, indices, kind, grouped) -> tuple[structure.Structure, tuple]:
-    """Build the models of the first two batches, and refuse what would only fail later."""
-    probes = [indices[0]]
-    if len(indices) > 1:
-        probes += [indices[1], np.sort(np.concatenate(indices[:2]))]
-    tables = [take(data, index) for index in probes]
-    names = ("batch b0", "batch b1", "batches b0 and b1 together")
-    models = [build_model(build, *one) for one in zip(tables, names, strict=False)]
-    described = [
-        structure.describe(model, len(index)) for model, index in zip(models, probes, strict=True)
-    ]
-    first, first_model = described[0], models[0]
-    local = first.imputed
-    if len(described) > 1:
-        check_uses_batch(models, tables, row_count(data))
-        _, second, together = described
-        local = structure.find_local(first, second, together)
-        structure.check_local(local, first, second, kind=kind, grouped=grouped)
-        structure.check_same(first, second, local, "batch b1")
-    temper(first_model, kind, len(indices[0]), row_count(data), local)
-    if kind == "full_prior":
-        _check_prior(first_model, local)
-    return first, local
-
-
-def _check_prior(model: pm.Model, local) -> None:
-    for rv in model.free_RVs:
-        if rv.name in local:
-            continue
-        try:
-            pm.draw(rv, mode=UNCOMPILED)
-        except NotImplementedError as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(
-                f"The prior of {rv.name} cannot be drawn from ({reason}), which "
-                'kind="full_prior" needs. Pass kind="inflated", or give it a proper prior.'
-            ) from error
-
-
-def _check_arguments(build, kind, **counts) -> None:
+def _check_arguments(build, kind, untransformed, **counts) -> None:
     if not callable(build):
         hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
         raise TypeError(
@@ -351,6 +317,11 @@ def _check_arguments(build, kind, **counts) -> None:
         )
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    if untransformed and kind != "fractionated":
+        raise ValueError(
+            f'untransformed= says where the prior is raised to a power, but kind="{kind}" leaves '
+            "it alone. Leave it out; merge(..., transforms={name: None}) is enough."
+        )
     for name, value in counts.items():
         least = 0 if name == "tune" else 1
         if not isinstance(value, numbers.Integral) or value < least:

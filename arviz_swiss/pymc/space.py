@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -112,6 +112,7 @@ class ModelSpace:
             if model.rvs_to_transforms[rv] is not None and name not in untransformed
         }
         self._centres: Arrays = {}
+        self._orders: dict[str, list[np.ndarray | None]] = {}
         outside = [rv for name, rv in free.items() if name not in self.names]
         self._check_transforms(outside)
         self._deterministics = self._find_deterministics(deterministics, outside)
@@ -137,7 +138,8 @@ class ModelSpace:
         dict of name to array
             Named by the variables' own names.
         """
-        images = evaluate(self._forward, arrays)
+        images = evaluate(self._forward, self._to_model(arrays))
+        images = self._from_model(images, unconstrained=True)
         for name, centre in self._centres.items():
             images[name] = centre + wrapped(images[name] - centre)
         return images
@@ -154,7 +156,9 @@ class ModelSpace:
         -------
         dict of name to array
         """
-        return evaluate(self._backward, arrays)
+        return self._from_model(
+            evaluate(self._backward, self._to_model(arrays, unconstrained=True))
+        )
 
     def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Compute the model's deterministics.
@@ -168,7 +172,111 @@ class ModelSpace:
         -------
         dict of name to array
         """
-        return evaluate(self._compute, arrays) if self._deterministics else {}
+        if not self._deterministics:
+            return {}
+        return evaluate(self._compute, self._to_model(arrays))
+
+    def fitted_to(self, layout: Layout) -> "ModelSpace":
+        """Return the same space for draws whose elements come in another order than the model's.
+
+        Parameters
+        ----------
+        layout : Layout
+            Of the draws on their own scale. Elements are matched by coordinate label; along a
+            dimension without labels, or with others than the model's, by position.
+
+        Returns
+        -------
+        ModelSpace
+            Takes and returns draws in the order of the layout; deterministics come in the model's.
+
+        Raises
+        ------
+        ValueError
+            If a variable has its dimensions in another order than in the model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pymc as pm
+        >>> from arviz_swiss.flatten import layout_of
+        >>> from arviz_swiss.pymc import ModelSpace
+        >>> import xarray as xr
+        >>> with pm.Model(coords={"k": ["a", "b"]}) as model:
+        ...     x = pm.Uniform("x", [0, 10], [1, 20], dims="k")
+        >>> draws = np.array([[[15.0, 0.5]]])
+        >>> dims = ("chain", "draw", "k")
+        >>> dataset = xr.Dataset({"x": (dims, draws)}, coords={"k": ["b", "a"]})
+        >>> space = ModelSpace(model).fitted_to(layout_of(dataset, ["x"]))
+        >>> space.forward({"x": draws})["x"]
+        array([[[0., 0.]]])
+        """
+        fitted = copy.copy(self)
+        fitted._orders = {}
+        for variable in layout.variables:
+            if variable.name not in self._free:
+                continue
+            dims = self.dims[variable.name]
+            if dims != variable.dims and set(dims) == set(variable.dims):
+                raise ValueError(
+                    f"variable {variable.name}: dimensions {variable.dims}, but {dims} in the "
+                    "model. Transpose the draws."
+                )
+            if dims == variable.dims:
+                fitted._orders[variable.name] = [
+                    _order(layout.coords.get(dim), self.coords.get(dim)) for dim in dims
+                ]
+        return fitted
+
+    def without_deterministics(self, names: Sequence[str]) -> "ModelSpace":
+        """Return the same space, which does not compute these deterministics.
+
+        Parameters
+        ----------
+        names : sequence of str
+
+        Returns
+        -------
+        ModelSpace
+        """
+        if not names:
+            return self
+        fewer = copy.copy(self)
+        fewer.__dict__.pop("_compute", None)
+        kept = {name: var for name, var in self._deterministics.items() if name not in names}
+        fewer._deterministics, fewer.deterministic_names = kept, tuple(kept)
+        return fewer
+
+    def _to_model(self, arrays: Mapping[str, np.ndarray], unconstrained: bool = False) -> Arrays:
+        """Bring elements from the order of the draws into the model's."""
+        return {
+            name: self._reordered(name, array, unconstrained, lambda order: order)
+            for name, array in arrays.items()
+        }
+
+    def _from_model(self, arrays: Mapping[str, np.ndarray], unconstrained: bool = False) -> Arrays:
+        """Bring elements from the model's order into that of the draws."""
+        return {
+            name: self._reordered(name, array, unconstrained, np.argsort)
+            for name, array in arrays.items()
+        }
+
+    def _reordered(
+        self, name: str, array: np.ndarray, unconstrained: bool, find: Callable
+    ) -> np.ndarray:
+        orders = self._orders.get(name, ())
+        if all(order is None for order in orders):
+            return array
+        rv = self._free[name]
+        is_image = unconstrained and name in self.transforms
+        own = (self.model.rvs_to_values[rv] if is_image else rv).type.ndim
+        # elements along an axis that the transform changes are its own, and stay where they are
+        kept = own if own == rv.type.ndim else own - 1
+        array = np.asarray(array)
+        for axis, order in enumerate(orders[:kept], start=array.ndim - own):
+            if order is not None and array.shape[axis] == order.size:
+                array = array.take(find(order), axis=axis)
+        return array
 
     def recentred(self, batches: Iterable[Mapping[str, np.ndarray]]) -> "ModelSpace":
         """Return the same space, with variables on the circle cut opposite their circular mean.
@@ -343,6 +451,17 @@ def data_dependent(model: pm.Model) -> tuple[str, ...]:
 def wrapped(angle: np.ndarray) -> np.ndarray:
     """Bring angles between -pi and pi."""
     return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
+
+
+def _order(given: Any, own: Any) -> np.ndarray | None:
+    """Return the positions that bring given labels into the model's order; None if they are."""
+    if given is None or own is None:
+        return None
+    place = {label: position for position, label in enumerate(np.asarray(given).tolist())}
+    labels = np.asarray(own).tolist()
+    if set(place) != set(labels) or list(place) == labels:
+        return None
+    return np.array([place[label] for label in labels])
 
 
 def _dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:

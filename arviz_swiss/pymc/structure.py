@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pymc as pm
 import pytensor
 
-from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.graphs import UNCOMPILED, names_among
 from arviz_swiss.pymc.observed import imputed_names
 
 __all__ = ["Structure", "check_local", "check_model", "check_same", "describe", "find_local"]
@@ -25,12 +25,15 @@ class Structure(NamedTuple):
         Coordinate labels of each free variable, for every axis; None for an axis without.
     imputed : tuple of str
         Free variables that are missing entries of observed data.
+    predictors : tuple of str
+        Those of them that other observed variables depend on.
     """
 
     rows: int
     shapes: dict[str, tuple[int, ...]]
     labels: dict[str, tuple[tuple | None, ...]]
     imputed: tuple[str, ...]
+    predictors: tuple[str, ...] = ()
 
 
 def check_model(model: Any, where: str) -> None:
@@ -109,7 +112,14 @@ def describe(model: pm.Model, rows: int) -> Structure:
         dims = model.named_vars_to_dims.get(name) or (None,) * len(shapes[name])
         coords = (None if dim is None else model.coords.get(dim) for dim in dims)
         labels[name] = tuple(None if values is None else tuple(values) for values in coords)
-    return Structure(rows, shapes, labels, tuple(imputed_names(model)))
+    imputed = tuple(imputed_names(model))
+    return Structure(rows, shapes, labels, imputed, _predictors(model, imputed))
+
+
+def _predictors(model: pm.Model, imputed: Sequence[str]) -> tuple[str, ...]:
+    missing = [rv for rv in model.free_RVs if rv.name in imputed]
+    needed = {name for rv in model.observed_RVs for name in names_among(rv, missing)}
+    return tuple(name for name in imputed if name in needed)
 
 
 def find_local(first: Structure, second: Structure, together: Structure) -> tuple[str, ...]:
@@ -166,6 +176,13 @@ def check_local(
     ValueError
         If local variables are inflated, or may be spread over several batches.
     """
+    if kind == "inflated" and (needed := {*first.predictors, *second.predictors}):
+        raise ValueError(
+            f"Missing values {', '.join(sorted(needed))} are latent variables that other observed "
+            "variables depend on. Raising the likelihood to a power is wrong for variables that "
+            "one batch alone informs: it counts what depends on them, but not them, several times. "
+            'Pass kind="fractionated", or leave out rows with missing predictors.'
+        )
     latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
     if not latent:
         return

@@ -73,10 +73,11 @@ def inflate(
     -----
     The density is :math:`p(\theta) \, p(y_b \mid \theta)^{p_b}`, times the Potentials of the model.
     All observed variables are raised to the same power, and so are the observed entries of data
-    with missing values; the missing entries are latent variables, whose density is left alone.
+    with missing values; the missing entries are latent variables, whose density is left alone. That
+    is right where nothing else depends on them, as on missing outcomes.
 
     Raising the likelihood to a power is wrong where a batch has latent variables of its own, such
-    as random effects of its groups: use `fractionate` there.
+    as random effects of its groups, or missing predictors: use `fractionate` there.
 
     Examples
     --------

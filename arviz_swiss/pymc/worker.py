@@ -53,6 +53,7 @@ _RESERVED = {
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
+_NUTPIE_SETTLED = {"draws", "tune", "chains", "cores", "seed", "save_warmup", "progress_bar"}
 
 # PyTensor's compilation and configuration are not safe to use from several threads at once.
 _lock = threading.RLock()
@@ -67,6 +68,7 @@ class Task(NamedTuple):
     rows: int
     total: int
     kind: str
+    untransformed: tuple[str, ...]
     first: structure.Structure
     local: tuple[str, ...]
     draws: int
@@ -101,6 +103,12 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any]) -> None:
     for name in sample_kwargs:
         if name in _RESERVED:
             raise TypeError(f"sample_batches does not take {name}=: {_RESERVED[name]}.")
+    settled = [name for name in _nutpie_options(sample_kwargs) if name in _NUTPIE_SETTLED]
+    if settled:
+        raise TypeError(
+            f"sample_batches does not take {', '.join(settled)} among the sampler's own arguments: "
+            "sample_batches sets them."
+        )
     if (sample_kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
         raise TypeError(
             "sample_batches does not take idata_kwargs with log_likelihood: merging moves the "
@@ -143,7 +151,12 @@ def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.M
 
 
 def temper(
-    model: pm.Model, kind: str, rows: int, total: int, local: tuple[str, ...] = ()
+    model: pm.Model,
+    kind: str,
+    rows: int,
+    total: int,
+    local: tuple[str, ...] = (),
+    untransformed: tuple[str, ...] = (),
 ) -> pm.Model:
     """Return the model that one batch samples, by the kind of sub-posterior.
 
@@ -155,6 +168,8 @@ def temper(
         Number of rows of the batch, and of all batches.
     local : tuple of str
         Free variables that belong to the batch alone.
+    untransformed : tuple of str
+        Free variables whose prior is raised to a power on their own scale.
 
     Returns
     -------
@@ -177,9 +192,10 @@ def temper(
     if kind == "inflated":
         return inflate(model, total_size=total) if follows else inflate(model, total / rows)
     local = [rv.name for rv in model.free_RVs if rv.name in local]
+    options = {"local": local, "untransformed": untransformed}
     if follows:
-        return fractionate(model, total_size=total, local=local)
-    return fractionate(model, rows / total, local=local)
+        return fractionate(model, total_size=total, **options)
+    return fractionate(model, rows / total, **options)
 
 
 def sample_task(task: Task) -> Any:
@@ -200,7 +216,9 @@ def sample_task(task: Task) -> Any:
             model = build_model(task.build, task.data, f"batch {task.label}")
             described = structure.describe(model, task.rows)
             structure.check_same(task.first, described, task.local, f"batch {task.label}")
-            tempered = temper(model, task.kind, task.rows, task.total, task.local)
+            tempered = temper(
+                model, task.kind, task.rows, task.total, task.local, task.untransformed
+            )
         if _samples_compiled(task):
             groups = _sample_nutpie(task, tempered, described)
         else:
@@ -325,7 +343,8 @@ def _tidy_posterior(
         "sampled_variables": free if len(free) > 1 else free[0],
     }
     if task.kind == "fractionated":
-        attrs["swiss_transformed"] = tempering_attrs(model)["swiss_transformed"]
+        said = tempering_attrs(model)
+        attrs |= {name: said[name] for name in ("swiss_transformed", "swiss_untransformed")}
     if local := [name for name in free if name in {*task.local, *described.imputed}]:
         attrs["swiss_local"] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))

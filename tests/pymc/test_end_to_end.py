@@ -2,11 +2,16 @@
 
 The bound on means, .35 posterior sds, is made of two errors. The merged mean weights batch means,
 which lie sqrt(B) sds apart, by estimated precisions: with n effective draws of the squares in each
-batch and d parameters that makes sqrt((d + 1) (B - 1) / (B n)) sds, .07 for n = 1000 (checked)
-and d = 4. With the full run's 1 / sqrt(500) = .045 that is .083; three and a half times it is .29,
-and the merge's own bias, of order B / sqrt(N) = .06 sds, makes the rest. The sd of a full run with
-500 effective draws is off by 1 / sqrt(1000) = 3.2%, that of the merge by less: the bound of 15% is
-more than four times that.
+batch and d parameters that makes sqrt((d + 1) (B - 1) / (B n)) sds, .07 for n = 1000 (checked in
+every batch) and d = 4. With the full run's 1 / sqrt(500) = .045 that is .083; three and a half
+times it is .29, and the merge's own bias, of order B / sqrt(N) = .06 sds, makes the rest. The sd of
+a full run with 500 effective draws is off by 1 / sqrt(1000) = 3.2%, that of the merge by less: the
+bound of 15% is more than four times that.
+
+In the hierarchical regression a batch has 10 groups only, and tau, the sd of their effects, has a
+skewed sub-posterior: its merged mean is .19 sds too low and its sd 10% too large. Over twelve
+seeds, runs of 2,000 draws scattered about that by .06 sds and 1.4%, so that runs of 6,000 do by
+.035 and .8%: what is left up to the bounds is more than four times as much.
 """
 
 import arviz as az
@@ -28,7 +33,7 @@ def assert_enough(idatas, names):
     for idata in idatas:
         posterior = containers.read(idata).groups["posterior"][names]
         squares = (posterior - posterior.mean(("chain", "draw"))) ** 2
-        assert min(float(size.mean()) for size in az.ess(squares).data_vars.values()) > ENOUGH
+        assert min(float(size.min()) for size in az.ess(squares).data_vars.values()) > ENOUGH
 
 
 def assert_close(merged, full, names):
@@ -93,6 +98,7 @@ def test_unequal_batches():
         float(containers.read(i).groups["posterior"].attrs["swiss_power"]) for i in idatas
     )
     np.testing.assert_allclose(powers, [10 / 6, 10 / 3, 10])
+    assert_enough(idatas, ["beta"])
     merged = az_swiss.merge(idatas, model=logistic(data[:100]))
     assert_close(merged, full_run(logistic(data)), ["beta"])
 
@@ -129,8 +135,9 @@ def test_hierarchical_regression():
         groups="school",
         kind="fractionated",
         random_seed=1,
-        **SETTINGS,
+        **{**SETTINGS, "draws": 6000},
     )
+    assert_enough(idatas, ["alpha", "slope", "tau", "sigma"])
     merged = az_swiss.merge(idatas, model=hierarchical(data[:200]))
     full = full_run(hierarchical(data), draws=6000)
     assert_close(merged, full, ["alpha", "slope", "tau", "sigma"])

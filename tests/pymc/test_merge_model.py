@@ -195,3 +195,85 @@ def test_prior_powered_in_the_models_space_warns_when_merged_elsewhere(batches):
     said = [fractionated(batch[["tau", "sigma"]], swiss_transformed='["tau"]') for batch in batches]
     with pytest.warns(MergeWarning, match=r"prior of tau was fractionated in the model's"):
         az_swiss.merge(said)
+
+
+def test_prior_powered_in_the_models_space_is_not_merged_elsewhere_on_demand(batches):
+    said = [fractionated(batch, swiss_transformed='["tau"]') for batch in batches]
+    with pytest.raises(
+        ValueError, match=r"prior of tau was fractionated in .*untransformed=\['tau"
+    ):
+        az_swiss.merge(said, model=build_all(), transforms={"tau": None})
+
+
+def scaled_model(labels, factor=(1.0, 100.0)):
+    """A model with bounds and deterministics that differ by label, in any order of labels."""
+    factors = dict(zip("ab", factor, strict=True))
+    low = {"a": 0.0, "b": 10.0}
+    with pm.Model(coords={"k": labels, "part": ["x", "y", "z"]}) as model:
+        u = pm.HalfNormal("u", 5, dims="k")
+        bounds = [low[label] for label in labels]
+        v = pm.Uniform("v", bounds, [one + 1 for one in bounds], dims="k")
+        pm.Dirichlet("w", np.ones((2, 3)), dims=("k", "part"))
+        pm.Deterministic("scaled", u * [factors[label] for label in labels], dims="k")
+        pm.Deterministic("above", v - bounds, dims="k")
+    return model
+
+
+def scaled_batch(seed, factor=(1.0, 100.0)):
+    rng = np.random.default_rng(seed)
+    u = np.abs(rng.normal(3, 1, size=(2, 200, 2)))
+    v = rng.random((2, 200, 2))
+    dims = ("chain", "draw", "k")
+    data = {
+        "u": (dims, u),
+        "v": (dims, v + np.array([0, 10])),
+        "w": ((*dims, "part"), rng.dirichlet(np.ones(3), size=(2, 200, 2))),
+        "scaled": (dims, u * factor),
+        "above": (dims, v),
+    }
+    coords = {"chain": [0, 1], "draw": np.arange(200), "k": ["a", "b"], "part": ["x", "y", "z"]}
+    return xr.Dataset(data, coords=coords)
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"]])
+def test_elements_are_matched_to_the_models_by_label(labels):
+    merged = az_swiss.merge([scaled_batch(0), scaled_batch(1)], model=scaled_model(labels))
+    posterior = merged["posterior"]
+    ratio = (posterior["scaled"] / posterior["u"]).transpose(..., "k")
+    np.testing.assert_allclose(ratio.sel(k="a"), 1.0)
+    np.testing.assert_allclose(ratio.sel(k="b"), 100.0)
+    assert ((posterior["above"] > 0) & (posterior["above"] < 1)).all()
+    np.testing.assert_allclose(
+        (posterior["v"] - posterior["above"]).sel(k=["a", "b"]).mean(("chain", "draw")), [0, 10]
+    )
+    np.testing.assert_allclose(posterior["w"].sum("part"), 1.0)
+    same = az_swiss.merge([scaled_batch(0), scaled_batch(1)], model=scaled_model(["a", "b"]))
+    for name in ("u", "v", "w", "scaled", "above"):
+        other = same["posterior"][name].sel(k=posterior[name]["k"])
+        np.testing.assert_allclose(posterior[name], other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"]])
+def test_undoing_matches_elements_to_the_models_by_label(labels):
+    batches = [scaled_batch(0), scaled_batch(1)]
+    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+    back = az_swiss.subposteriors(merged, model=scaled_model(labels))
+    for name in ("u", "v", "w"):
+        found = back["b1"]["posterior"][name]
+        np.testing.assert_allclose(found.sel(k=["a", "b"]), batches[1][name], rtol=1e-8)
+
+
+def test_dimensions_in_another_order_than_the_models_are_refused():
+    batches = [scaled_batch(seed).transpose("chain", "draw", "part", "k") for seed in range(2)]
+    with pytest.raises(
+        ValueError, match=r"variable w: dimensions \('part', 'k'\), but .*Transpose"
+    ):
+        az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+
+
+def test_deterministics_that_hold_constants_of_another_batch_are_left_out():
+    batches = [scaled_batch(0), scaled_batch(1, factor=(1.0, 50.0))]
+    with pytest.warns(MergeWarning, match=r"left out of the merge: scaled \(deterministic"):
+        merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+    assert "scaled" not in merged["posterior"]
+    assert "above" in merged["posterior"]
