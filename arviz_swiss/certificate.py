@@ -18,6 +18,8 @@ GOOD, USABLE = 0.5, 0.7
 FEWEST = 25
 # In sds: more than this and the draws are not to be used without their weights.
 NOTABLE = 0.2
+# With this share of effective draws the weights hardly differ.
+NEARLY_ALL = 0.9
 DESCRIPTIONS = {
     "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
     "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
@@ -100,7 +102,8 @@ def build_certificate(opened: Merged, thinned: Thinned, found: Densities) -> xr.
         coords=coords,
     )
     bounded = opened.maps["parameter"].values.astype(str)[edge]
-    verdict = _verdict(weighed, effective, shifts, provenance.doubt, bounded)
+    refined = "round" in opened.maps.dims
+    verdict = write_verdict(weighed, effective, shifts, provenance.doubt, bounded, refined)
     return dataset.assign_attrs(verdict=verdict)
 
 
@@ -169,10 +172,16 @@ def _shifts(values: np.ndarray, log_weights: np.ndarray) -> Shifts:
     return Shifts(mean, sd, (mean - plain_mean) / unit, (sd - plain_sd) / unit)
 
 
-def _verdict(
-    weighed: Weighed, effective: float, shifts: Shifts, doubt: str, bounded: Sequence[str]
+def write_verdict(
+    weighed: Weighed,
+    effective: float,
+    shifts: Shifts,
+    doubt: str,
+    bounded: Sequence[str],
+    refined: bool,
 ) -> str:
     """Return what the certificate says, and as the last sentence what to do, if anything."""
+    next_step = "Call resample." if refined else "Call resample, or refine first."
     khat, count = weighed.khat, weighed.ratios.size
     found = f"k-hat {khat:.2f}, {effective:.0f} effective of {count} weighed draws"
     means, sds = (float(np.abs(one).max()) for one in (shifts.mean_shift, shifts.sd_shift))
@@ -181,14 +190,22 @@ def _verdict(
         return f"not certified ({found}): {doubt}"
     if khat < GOOD and max(means, sds) < NOTABLE:
         return f"certified ({found}): {moved}."
+    nearly_equal = effective > NEARLY_ALL * count and max(means, sds) < NOTABLE
     if khat <= USABLE:
-        return f"usable with the weights ({found}): {moved}. Call resample, or refine first."
+        return f"usable with the weights ({found}): {moved}. {next_step}"
+    if nearly_equal and not len(bounded):
+        return (
+            f"usable with the weights ({found}): {moved}. The weights are so nearly equal that "
+            "k-hat says little about them, but the tails may be thin: do not trust quantiles "
+            f"beyond 1%. {next_step}"
+        )
     if len(bounded):
         return (
             f"not certified ({found}): the merge moved draws out of the bounds of "
             f"{', '.join(bounded)}. Merge on an unbounded scale, with transforms= or model=."
         )
+    more = "Merge" if refined else "Call refine, or merge"
     return (
         f"not certified ({found}): the merged posterior is not the full one, or its tails are too "
-        "thin. Call refine, or merge fewer and larger batches."
+        f"thin. {more} fewer and larger batches."
     )

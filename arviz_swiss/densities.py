@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arviz_swiss.flatten import Layout
+from arviz_swiss.provenance import edges
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
 # A density of n rows holds several (points, n) arrays.
@@ -262,8 +263,19 @@ def _called(density: Any, label: str, method: str, points: np.ndarray) -> np.nda
         ) from error
 
 
-def full_scores(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -> np.ndarray:
-    """Return the gradient of the full posterior's log density: (points, parameters)."""
+def full_scores(
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    points: np.ndarray,
+    parameters: Sequence[str] | None = None,
+) -> np.ndarray:
+    """Return the gradient of the full posterior's log density: (points, parameters).
+
+    Parameters
+    ----------
+    parameters : sequence of str, optional
+        Their labels, which errors name; their positions when absent.
+    """
     requests = {
         label: [
             Request("grad_log_likelihood", points),
@@ -271,7 +283,11 @@ def full_scores(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -
         ]
         for label in labels
     }
+    requests[labels[0]].append(Request("log_prior", points))
     answers = evaluate(requests)
+    if parameters is None:
+        parameters = [str(position) for position in range(points.shape[1])]
+    _check_inside(points, answers[labels[0]][2], parameters)
     prior = answers[labels[0]][1]
     for label in labels[1:]:
         _check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
@@ -283,6 +299,19 @@ def full_scores(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -
             "model=."
         )
     return scores
+
+
+def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Sequence[str]) -> None:
+    """Refuse points outside the support: a density that is cut off has a mean score of its own."""
+    outside = ~np.isfinite(log_priors)
+    if outside.any():
+        names = ", ".join(np.asarray(parameters)[edges(points, log_priors)])
+        raise ValueError(
+            f"{outside.sum()} of {outside.size} merged draws are outside the bounds of {names}. A "
+            "density that ends before it is zero has another mean score than zero, by which refine "
+            "would go wrong. Merge in unconstrained space, with transforms= or model=, or leave "
+            "the merge as it is and certify it."
+        )
 
 
 class Densities(NamedTuple):

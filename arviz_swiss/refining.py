@@ -35,6 +35,8 @@ from arviz_swiss.warnings import MergeWarning
 POINTS_PER_PARAMETER = 3
 # Groups with draws that stay valid when the merged draws move.
 STILL_VALID = ("prior", "prior_predictive", "sample_stats", "sample_stats_prior")
+# A change of so many errors may be noise.
+NOISE = 2.0
 # Below this there is nothing but rounding.
 NEGLIGIBLE = 1e-7
 # In posterior sds: the step after a longer one would be worth taking.
@@ -72,7 +74,7 @@ def refine(
         of the merge and in the order of ``merged["swiss_transform"]["parameter"]``, and return
         (points,) arrays, the gradients (points, parameters). No powers.
     rounds : int, default 5
-        At most so many; fewer once a step is below its own Monte Carlo error.
+        At most so many; fewer once mean and precision change by no more than Monte Carlo error.
     points : int, default 200
         Gradients a round and batch, at least; never fewer than three for each parameter.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
@@ -94,8 +96,9 @@ def refine(
         A new merged object. Its group `swiss_transform` holds each round's moments, the length of
         its `step` in Mahalanobis distance with its Monte Carlo error, and the range of the new
         precision's eigenvalues seen from the old, along a dimension `round`, where round 0 is the
-        merge. Groups that belong to the draws before, such as predictions and a certificate, are
-        left out.
+        merge. In `swiss_diagnostics`, `shift` and `sd_ratio` are about the refined posterior, all
+        else about the merge. Groups that belong to the draws before, such as predictions and a
+        certificate, are left out.
 
     Raises
     ------
@@ -169,6 +172,8 @@ def refine(
     _warn_of_steps(history)
     groups = _moved(opened, space, start, history[-1].moments)
     groups["swiss_transform"] = _recorded(opened.maps, start, history)
+    if "swiss_diagnostics" in groups:
+        groups["swiss_diagnostics"] = _seen_from(history[-1].moments, opened)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 
@@ -247,6 +252,7 @@ def _rounds(
 ) -> list[Round]:
     """Return the rounds: each at merged draws as the rounds before have moved them."""
     chains, length = opened.sizes
+    parameters = opened.maps["parameter"].values.astype(str)
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
     moments = start
@@ -254,7 +260,7 @@ def _rounds(
         chosen = kernels.spread_evenly(chains * length, count, rng)
         draws = free_rows(opened, *np.divmod(chosen, length))
         at = (draws - start.mean) @ kernels.map_between(start, moments).T + moments.mean
-        scores = full_scores(evaluate, opened.labels, at)
+        scores = full_scores(evaluate, opened.labels, at, parameters)
         history.append(kernels.gradient_round(at, scores, moments))
         moments = history[-1].moments
         if _settled(history):
@@ -263,13 +269,14 @@ def _rounds(
 
 
 def _settled(history: Sequence[Round]) -> bool:
-    """Tell whether the last round changed nothing that noise could not have.
+    """Tell whether the last round changed nothing that noise could not have: mean and precision.
 
-    A step has the noise of where it starts, that is of the round before, and of where it ends.
+    A step has the noise of where it starts, that is of the round before, and of where it ends. Its
+    length is then about the error itself, half of the time beyond it.
     """
     last = history[-1]
-    step = np.hypot.reduce([one.step_error for one in history[-2:]])
-    change = np.hypot.reduce([one.change_error for one in history[-2:]])
+    step = NOISE * np.hypot.reduce([one.step_error for one in history[-2:]])
+    change = NOISE * np.hypot.reduce([one.change_error for one in history[-2:]])
     return last.step <= max(step, NEGLIGIBLE) and last.change <= max(change, NEGLIGIBLE)
 
 
@@ -330,6 +337,19 @@ def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups
         moved = {name: unconstrained[name] for name in opened.transformed}
         groups[f"unconstrained_{opened.group}"] = _replaced(before, moved)
     return {name: groups[name] for name in opened.groups if name in groups}
+
+
+def _seen_from(moments: Gaussian, opened: Merged) -> xr.Dataset:
+    """Return the diagnostics with the batches' shifts and sds seen from the refined posterior."""
+    maps, spread = opened.maps, np.sqrt(np.diag(moments.covariance))
+    by_batch = {
+        "shift": (maps["mean"].values - moments.mean) / spread,
+        "sd_ratio": np.sqrt(np.einsum("bii->bi", maps["covariance"].values)) / spread,
+    }
+    diagnostics = opened.groups["swiss_diagnostics"]
+    return diagnostics.assign(
+        {name: diagnostics[name].copy(data=values) for name, values in by_batch.items()}
+    )
 
 
 def _replaced(dataset: xr.Dataset, arrays: Mapping[str, np.ndarray]) -> xr.Dataset:

@@ -1,12 +1,18 @@
 """What NumPyro's merges do with input that is easily passed to them: the README's lines about them.
 
-Run ``python benchmarks/peers.py`` where NumPyro is installed.
+Run ``python benchmarks/peers.py`` after ``pip install numpyro``, which no extra brings.
 """
 
-import jax
+import sys
+
 import numpy as np
-import numpyro
-from numpyro.infer.hmc_util import consensus, parametric, parametric_draws
+
+try:
+    import jax
+    import numpyro
+    from numpyro.infer.hmc_util import consensus, parametric, parametric_draws
+except ImportError:
+    sys.exit("NumPyro is not installed: pip install numpyro")
 
 BATCHES = 4
 

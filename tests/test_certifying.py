@@ -1,3 +1,4 @@
+import re
 import warnings
 
 import numpy as np
@@ -7,7 +8,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss import certificate, containers
 from arviz_swiss.certificate import certificate_verdict
 
 QUIET = {"progressbar": False}
@@ -429,3 +430,40 @@ def test_report_finds_what_is_not_certified():
     (finding,) = [f for f in az_swiss.report(certified).findings if f.flag == "not certified"]
     assert "do not come from the densities given for them." in finding.what
     assert finding.remedy.startswith("pass the densities of the batches as they were sampled")
+
+
+@pytest.mark.parametrize(
+    ("khat", "effective", "shift", "refined", "expected"),
+    [
+        (0.3, 900, 0.01, False, r"certified \("),
+        (0.3, 900, 0.3, False, r"usable .*Call resample, or refine first\.$"),
+        (0.6, 500, 0.01, True, r"usable .*Call resample\.$"),
+        # nearly equal weights: the shape of their tail says little
+        (0.9, 950, 0.01, True, r"usable .*nearly equal .*quantiles .*Call resample\.$"),
+        (0.9, 950, 0.3, True, r"not certified .*thin\. Merge fewer and larger batches\.$"),
+        (0.9, 500, 0.01, False, r"not certified .*Call refine, or merge fewer"),
+    ],
+)
+def test_verdicts(khat, effective, shift, refined, expected):
+    weighed = certificate.Weighed(np.zeros(1000), np.zeros(1000), khat, np.zeros(1))
+    shifts = certificate.Shifts(*np.zeros((2, 1)), np.array([shift]), np.zeros(1))
+    verdict = certificate.write_verdict(weighed, effective, shifts, "", [], refined)
+    assert re.match(expected, verdict), verdict
+    doubted = certificate.write_verdict(weighed, effective, shifts, "wrong.", [], refined)
+    assert doubted.startswith("not certified") and doubted.endswith("wrong.")
+
+
+def test_a_merged_object_without_the_chains_of_a_batch_is_not_certified():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, 200))} for _ in range(2)]
+    merged = az_swiss.merge(batches)
+    densities = [Normal(0.0, 2**0.5) for _ in batches]
+    some = containers.build(
+        {
+            name: group.isel(chain=[0, 1]) if "chain" in group.dims else group
+            for name, group in containers.read(merged).groups.items()
+        },
+        containers.native_kind(),
+    )
+    with pytest.raises(ValueError, match="no chain of batch b1 is left"):
+        az_swiss.certify(some, densities, progressbar=False)

@@ -1,7 +1,10 @@
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.special import digamma, expit, polygamma
+from scipy.stats import truncnorm
 
 import arviz_swiss as az_swiss
 from arviz_swiss import containers
@@ -408,3 +411,60 @@ def test_small_batches(logistic_regression, sample_batch):
     certified = az_swiss.certify(refined, densities, random_seed=1, **QUIET)
     assert uncertified["swiss_certificate"]["khat"] > 0.7
     assert certified["swiss_certificate"]["khat"] < 0.5
+
+
+class Truncated:
+    """Rows of N(tau, 1) with a half-normal prior of tau, on its own scale."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def log_prior(self, x):
+        return np.where(x[:, 0] > 0, -0.5 * x[:, 0] ** 2, -np.inf)
+
+    def grad_log_prior(self, x):
+        return -x
+
+    def log_likelihood(self, x):
+        return -0.5 * np.sum((self.rows - x) ** 2, axis=1)
+
+    def grad_log_likelihood(self, x):
+        return np.sum(self.rows - x, axis=1, keepdims=True)
+
+
+def test_a_density_that_is_cut_off_is_not_refined():
+    rng = np.random.default_rng(0)
+    densities = [Truncated(rng.normal(0.02, 1, 30)) for _ in range(4)]
+    batches = []
+    for one in densities:
+        precision = 4 * one.rows.size + 1
+        centre, sd = 4 * one.rows.sum() / precision, precision**-0.5
+        draws = truncnorm.rvs(-centre / sd, np.inf, centre, sd, size=(4, 500), random_state=rng)
+        batches.append({"tau": draws})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        merged = az_swiss.merge(batches)
+    assert (merged["posterior"]["tau"] < 0).any()
+    with pytest.raises(
+        ValueError, match=r"merged draws are outside the bounds of tau.*transforms="
+    ):
+        az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+
+
+def test_shifts_are_seen_from_the_refined_posterior(logistic_regression, sample_batch):
+    rng = np.random.default_rng(5)
+    design = np.column_stack([np.ones(600), rng.standard_normal((600, 2))])
+    outcomes = (rng.random(600) < expit(design @ [-2.0, 1.0, 0.5])).astype(float)
+    densities = [
+        logistic_regression(design[part], outcomes[part], np.ones(len(part)), sd=2.0)
+        for part in np.array_split(np.arange(600), 4)
+    ]
+    draws = [sample_batch(rng, one, 3, power=4) for one in densities]
+    merged = az_swiss.merge([{"theta": one.reshape(4, -1, 3)} for one in draws])
+    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    maps = refined["swiss_transform"]
+    sd = np.sqrt(np.diag(maps["pooled_covariance"]))
+    expected = (maps["mean"].values - maps["pooled_mean"].values) / sd
+    for one in (refined, az_swiss.diagnose(refined)):
+        np.testing.assert_allclose(one["swiss_diagnostics"]["shift"], expected)
+    assert not np.allclose(merged["swiss_diagnostics"]["shift"], expected, atol=0.01)

@@ -118,3 +118,13 @@ def test_a_string_is_no_sequence_of_densities():
     merged, _ = normal_case()
     with pytest.raises(TypeError, match=r"densities must be a sequence of one density .* got str"):
         az_swiss.certify(merged, "model", **QUIET)
+
+
+def test_draws_that_were_left_out_since_are_named():
+    merged, densities = normal_case()
+    certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
+    groups = containers.read(certified).groups
+    groups["posterior"] = groups["posterior"].isel(draw=slice(None, None, 7))
+    thinned = containers.build(groups, containers.native_kind())
+    with pytest.raises(ValueError, match=r"their draw was left out. Certify again"):
+        az_swiss.resample(thinned)

@@ -140,7 +140,13 @@ def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
             f'batch "{label}": the model is tempered. Pass the plain model of the batch: the '
             "powers are known from the merged object."
         )
-    tempering_attrs(model)
+    try:
+        tempering_attrs(model)
+    except ValueError as error:
+        raise ValueError(
+            f'batch "{label}": the model uses total_size=, which raises its likelihood to a power. '
+            "Pass the plain model, without it: the powers are known from the merged object."
+        ) from error
     merged = set(space.layout.names)
     free = [rv.name for rv in model.free_RVs]
     if extra := [name for name in free if name not in merged]:
@@ -174,7 +180,8 @@ def _check_transforms(model: pm.Model, space: MergeSpace, label: str) -> None:
         if name not in own:
             _refuse_transform(label, name, "the model does not transform it")
     stays = [name for name in own if name not in space.transformed]
-    found = ModelSpace(model, untransformed=stays).backward(space.unconstrained)
+    found = ModelSpace(model, untransformed=stays).fitted_to(space.layout)
+    found = found.backward(space.unconstrained)
     for name in space.transformed:
         expected = space.constrained[name]
         if found[name].shape != expected.shape or not np.allclose(

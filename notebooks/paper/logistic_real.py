@@ -283,7 +283,8 @@ def _parts(setting: Setting, progressbar: bool) -> list[str]:
             f"""Batches are sampled by independence Metropolis with the Laplace approximation as
             proposal (acceptance {rows["acceptance"].min():.2f} or more). With d = 28 parameters,
             precisions that are estimated from n independent draws of a batch add about
-            √(d (d + 1) / n) to Mah: {_draws_error(setting.draws):.2f} for {setting.draws:,}."""
+            √(d (d + 1) / n) to Mah, in quadrature: {_draws_error(setting.draws):.2f} for
+            {setting.draws:,}."""
         ),
     ]
     if setting.pymc_partitions:
@@ -291,7 +292,7 @@ def _parts(setting: Setting, progressbar: bool) -> list[str]:
             results.text(
                 f"""The same batches sampled by PyMC with nutpie, through `sample_batches`
                 ({setting.chains} chains of {setting.pymc_draws:,} draws, which adds
-                {_draws_error(setting.chains * setting.pymc_draws):.2f} to Mah), in
+                {_draws_error(setting.chains * setting.pymc_draws):.2f} to Mah, in quadrature), in
                 {setting.pymc_partitions} of the partitions:"""
             ),
             results.markdown(sampler_table(rows)),

@@ -184,6 +184,9 @@ def test_models_that_do_not_fit_are_refused():
             ModelDensity(other, where, "b1")
 
     refuses(inflate(model, 3.0), 'batch "b1": the model is tempered')
+    with pm.Model() as with_total_size:
+        pm.Normal("y", pm.Normal("mu"), observed=outcomes, total_size=1000)
+    refuses(with_total_size, 'batch "b1": the model uses total_size=.*Pass the plain model')
     latent = regression(design, outcomes, extra=lambda s: pm.Normal("effect", s[0], 1, shape=4))
     refuses(latent, "free variables effect that were not merged.*cannot be refined or certified")
     other = regression(design, outcomes, names="abd")
