@@ -9,6 +9,8 @@ import warnings
 import numpy as np
 
 import arviz_swiss as az_swiss
+from arviz_swiss import linalg
+from arviz_swiss.moments import Moments, pool
 
 
 def symmetric_root(matrix, power=0.5):
@@ -46,8 +48,9 @@ def pooling():
     parts = np.array_split(np.arange(600), [100, 300])
     full_precision = x.T @ x + prior_precision
     full_mean = np.linalg.solve(full_precision, x.T @ y + prior_precision @ prior_mean)
+    prior = _moments(prior_precision, prior_mean)
     for kind in ("inflated", "fractionated", "full_prior"):
-        precision, shift, counted = 0.0, 0.0, 0.0
+        batches, weights, counted = [], [], 0.0
         for part in parts:
             share = part.size / 600
             power = 1 / share if kind == "inflated" else 1.0
@@ -56,14 +59,17 @@ def pooling():
             mean = np.linalg.solve(
                 one, power * x[part].T @ y[part] + prior_power * prior_precision @ prior_mean
             )
-            precision = precision + one / power
-            shift = shift + one @ mean / power
+            batches.append(_moments(one, mean))
+            weights.append(1 / power)
             counted += prior_power / power
-        precision = precision + (1 - counted) * prior_precision
-        shift = shift + (1 - counted) * prior_precision @ prior_mean
-        error = np.abs(np.linalg.solve(precision, shift) - full_mean).max()
-        spread = np.abs(np.linalg.inv(precision) - np.linalg.inv(full_precision)).max()
+        pooled = pool(batches, np.array(weights), 1 - counted, prior)
+        error = np.abs(pooled.mean - full_mean).max()
+        spread = np.abs(pooled.covariance - np.linalg.inv(full_precision)).max()
         print(f"{kind:12}  largest error of the mean {error:.0e}, of the covariance {spread:.0e}")
+
+
+def _moments(precision, mean):
+    return Moments(mean, np.linalg.inv(precision), precision, draws=0, effective=0.0)
 
 
 def equivariance():
@@ -101,9 +107,8 @@ def scales():
         truth = paper_map(symmetric_root(pooled), one)
         rough = paper_map(symmetric_root(scaled_pooled), big)
         literal.append(np.abs(rough / units[:, None] * units - truth).max())
-        factor = np.linalg.cholesky(np.linalg.inv(scaled_pooled))
-        w, u = np.linalg.eigh(factor.T @ big @ factor)
-        fine = (((factor @ u) * w**-0.5) @ (u.T @ np.linalg.inv(factor))).T
+        factor = linalg.cholesky(linalg.inverse(scaled_pooled))
+        fine = linalg.principal_map(factor, linalg.spectrum(factor, big))
         ours.append(np.abs(fine / units[:, None] * units - truth).max())
     print(f"symmetric root of V: error {max(literal):.0e}; Cholesky factor of P: {max(ours):.0e}")
 

@@ -299,8 +299,9 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
             methods.floor_sentence(rows),
             results.text(
                 """Measured on the fixed effects and the three elements of Sigma, merged in
-                unconstrained space; the paper measures the random effects too. (Its text speaks of
-                ten partitions, the caption of its table of five.) Sub-posteriors are fractionated,
+                unconstrained space; the paper counts the random effects among its parameters, and
+                does not say whether it measures them. (Its text speaks of ten partitions, the
+                caption of its table of five.) Sub-posteriors are fractionated,
                 for all methods: SwISS, re-centring and the barycenter get the draws rescaled about
                 their batch mean by the square root of the number of batches. The paper does not say
                 how it inflated the likelihood of a model with random effects;
