@@ -278,7 +278,7 @@ X = np.random.default_rng(11).normal(size=(2, 50))
     ("merged", "reference", "options", "message"),
     [
         (draws(x=X, y=X + 1), draws(x=X), {}, "the reference has no variable y, which merged has"),
-        (draws(x=X), draws(x=X), {"var_names": "z"}, "merged: var_names='z' selects nothing"),
+        (draws(x=X), draws(x=X), {"var_names": "z"}, "merged: var_names='z': no z"),
         (draws(x=X[:, :5]), draws(x=X), {}, "merged: 10 draws, .* needs at least 20. Draw more"),
         (draws(x=X), draws(x=X[:, :5]), {}, "reference: 10 draws"),
         (draws(x=X, y=0 * X), draws(x=X, y=0 * X), {}, 'merged: y is constant.*var_names="~y"'),

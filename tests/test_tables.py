@@ -134,7 +134,7 @@ def test_newly_made_draws_leave_columns_empty():
 def test_unknown_kind_and_names(diagnosed):
     with pytest.raises(ValueError, match="unknown kind 'rows'"):
         az_swiss.summary(diagnosed, kind="rows")
-    with pytest.raises(ValueError, match="selects nothing; the variables are beta, p"):
+    with pytest.raises(ValueError, match="no gamma; the variables are beta, p"):
         az_swiss.summary(diagnosed, var_names="gamma")
     with pytest.raises(ValueError, match="coords name place"):
         az_swiss.summary(diagnosed, coords={"place": 1})
