@@ -120,8 +120,9 @@ def sample_arrays(
     # Dataset.variables: selecting DataArrays would cost more than the arithmetic of small batches.
     arrays = []
     for variable in layout.variables:
-        # a copy, because reading a file's values would keep them in the user's object
-        stored = dataset.variables[variable.name].copy(deep=False)
+        stored = dataset.variables[variable.name]
+        if not getattr(stored, "_in_memory", False):
+            stored = stored.copy(deep=False)  # else the user's object would keep a file's values
         dims = (*containers.SAMPLE_DIMS, *variable.dims)
         if stored.dims != dims:
             stored = stored.transpose(*dims)
