@@ -16,9 +16,9 @@ from arviz_swiss.densities import (
     match_densities,
 )
 from arviz_swiss.maps import AffineMap, invert
-from arviz_swiss.merged import Merged, free_rows, open_merged
+from arviz_swiss.merged import Merged, check_shared, free_rows, open_merged
 from arviz_swiss.progress import progress
-from arviz_swiss.refining import check_shared, space_for_models
+from arviz_swiss.refining import space_for_models
 from arviz_swiss.warnings import MergeWarning
 
 

@@ -77,6 +77,24 @@ def open_merged(merged: Any, group: str) -> Merged:
     return open_groups(*read_merged(merged, group), group)
 
 
+def check_shared(opened: Merged) -> None:
+    """Refuse batches with latent variables of their own, and merges without some batches."""
+    if dropped := opened.draws.attrs.get("swiss_dropped"):
+        raise ValueError(
+            f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
+            "compare it with. Merge all batches, or sample the dropped ones again."
+        )
+    local = opened.draws.attrs.get("swiss_local") or ", ".join(
+        opened.groups.get("local_posterior", ())
+    )
+    if local:
+        raise ValueError(
+            f"the batches have latent variables of their own ({local}). The full posterior's "
+            "density of the shared parameters is an integral over all of them, which the batches' "
+            "densities do not give: such a merge cannot be refined or certified."
+        )
+
+
 def open_groups(groups: Groups, container: str, group: str) -> Merged:
     """Return the groups of a merged object with its draws in the space of the merge."""
     moved = in_merge_space(groups, group)

@@ -22,6 +22,7 @@ from arviz_swiss.maps import AffineMap, embed, move
 from arviz_swiss.merged import (
     Merged,
     all_rows,
+    check_shared,
     free_rows,
     open_merged,
     present_moments,
@@ -175,24 +176,6 @@ def refine(
     if "swiss_diagnostics" in groups:
         groups["swiss_diagnostics"] = _seen_from(history[-1].moments, opened)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
-
-
-def check_shared(opened: Merged) -> None:
-    """Refuse batches with latent variables of their own, and merges without some batches."""
-    if dropped := opened.draws.attrs.get("swiss_dropped"):
-        raise ValueError(
-            f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
-            "compare it with. Merge all batches, or sample the dropped ones again."
-        )
-    local = opened.draws.attrs.get("swiss_local") or ", ".join(
-        opened.groups.get("local_posterior", ())
-    )
-    if local:
-        raise ValueError(
-            f"the batches have latent variables of their own ({local}). The full posterior's "
-            "density of the shared parameters is an integral over all of them, which the batches' "
-            "densities do not give: such a merge cannot be refined or certified."
-        )
 
 
 def refinement(groups: Groups) -> str:

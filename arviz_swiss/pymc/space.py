@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from arviz_swiss.pymc.graphs import (
     names_among,
     vectorize,
 )
+from arviz_swiss.pymc.ordering import Order, find_order
 
 __all__ = ["ModelSpace", "data_dependent", "wrapped"]
 
@@ -112,7 +113,7 @@ class ModelSpace:
             if model.rvs_to_transforms[rv] is not None and name not in untransformed
         }
         self._centres: Arrays = {}
-        self._orders: dict[str, list[np.ndarray | None]] = {}
+        self._orders: dict[str, Order] = {}
         outside = [rv for name, rv in free.items() if name not in self.names]
         self._check_transforms(outside)
         self._deterministics = self._find_deterministics(deterministics, outside)
@@ -212,20 +213,11 @@ class ModelSpace:
         array([[[0., 0.]]])
         """
         fitted = copy.copy(self)
-        fitted._orders = {}
-        for variable in layout.variables:
-            if variable.name not in self._free:
-                continue
-            dims = self.dims[variable.name]
-            if dims != variable.dims and set(dims) == set(variable.dims):
-                raise ValueError(
-                    f"variable {variable.name}: dimensions {variable.dims}, but {dims} in the "
-                    "model. Transpose the draws."
-                )
-            if dims == variable.dims:
-                fitted._orders[variable.name] = [
-                    _order(layout.coords.get(dim), self.coords.get(dim)) for dim in dims
-                ]
+        fitted._orders = {
+            variable.name: find_order(variable, layout, self.dims[variable.name], self.coords)
+            for variable in layout.variables
+            if variable.name in self._free
+        }
         return fitted
 
     def without_deterministics(self, names: Sequence[str]) -> "ModelSpace":
@@ -249,34 +241,19 @@ class ModelSpace:
 
     def _to_model(self, arrays: Mapping[str, np.ndarray], unconstrained: bool = False) -> Arrays:
         """Bring elements from the order of the draws into the model's."""
-        return {
-            name: self._reordered(name, array, unconstrained, lambda order: order)
-            for name, array in arrays.items()
-        }
+        return {name: self._order(name, unconstrained).into(a) for name, a in arrays.items()}
 
     def _from_model(self, arrays: Mapping[str, np.ndarray], unconstrained: bool = False) -> Arrays:
         """Bring elements from the model's order into that of the draws."""
-        return {
-            name: self._reordered(name, array, unconstrained, np.argsort)
-            for name, array in arrays.items()
-        }
+        return {name: self._order(name, unconstrained).back(a) for name, a in arrays.items()}
 
-    def _reordered(
-        self, name: str, array: np.ndarray, unconstrained: bool, find: Callable
-    ) -> np.ndarray:
-        orders = self._orders.get(name, ())
-        if all(order is None for order in orders):
-            return array
-        rv = self._free[name]
-        is_image = unconstrained and name in self.transforms
-        own = (self.model.rvs_to_values[rv] if is_image else rv).type.ndim
-        # elements along an axis that the transform changes are its own, and stay where they are
-        kept = own if own == rv.type.ndim else own - 1
-        array = np.asarray(array)
-        for axis, order in enumerate(orders[:kept], start=array.ndim - own):
-            if order is not None and array.shape[axis] == order.size:
-                array = array.take(find(order), axis=axis)
-        return array
+    def _order(self, name: str, unconstrained: bool) -> Order:
+        order = self._orders.get(name)
+        if order is None:
+            return Order(0, ())
+        if not (unconstrained and name in self.transforms):
+            return order
+        return order.of_image(self.model.rvs_to_values[self._free[name]].type.ndim)
 
     def recentred(self, batches: Iterable[Mapping[str, np.ndarray]]) -> "ModelSpace":
         """Return the same space, with variables on the circle cut opposite their circular mean.
@@ -451,17 +428,6 @@ def data_dependent(model: pm.Model) -> tuple[str, ...]:
 def wrapped(angle: np.ndarray) -> np.ndarray:
     """Bring angles between -pi and pi."""
     return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
-
-
-def _order(given: Any, own: Any) -> np.ndarray | None:
-    """Return the positions that bring given labels into the model's order; None if they are."""
-    if given is None or own is None:
-        return None
-    place = {label: position for position, label in enumerate(np.asarray(given).tolist())}
-    labels = np.asarray(own).tolist()
-    if set(place) != set(labels) or list(place) == labels:
-        return None
-    return np.array([place[label] for label in labels])
 
 
 def _dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
