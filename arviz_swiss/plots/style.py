@@ -15,7 +15,7 @@ CYCLE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE)
 
 MOST_PANELS = 40
 MOST_TICKS = 30
-TITLE_WIDTH = 32
+TITLE_WIDTH = 26
 
 
 def limit_panels(labels: list, what: str = "parameters") -> int:
