@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from matplotlib import pyplot
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning, containers
@@ -277,3 +278,30 @@ def test_deterministics_that_hold_constants_of_another_batch_are_left_out():
         merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
     assert "scaled" not in merged["posterior"]
     assert "above" in merged["posterior"]
+
+
+def test_batches_are_drawn_with_the_model_and_without():
+    with pm.Model() as model:
+        pm.Normal("mu")
+        pm.HalfNormal("sigma")
+    rng = np.random.default_rng(0)
+    batches = [
+        {"mu": rng.normal(size=(2, 200)), "sigma": np.abs(rng.normal(size=(2, 200)))}
+        for _ in range(2)
+    ]
+    merged = az_swiss.merge(batches, model=model)
+    without = az_swiss.plot_batches(merged)
+    assert [ax.get_title() for ax in without[:, 0]] == ["mu", "sigma (unconstrained)"]
+    grid, density, _ = containers.kde(np.log(batches[1]["sigma"]).ravel())
+    np.testing.assert_allclose(without[1, 0].lines[1].get_xdata(), grid, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(without[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
+
+    drawn = az_swiss.plot_batches(merged, model=model, reference=batches[0])
+    assert [ax.get_title() for ax in drawn[:, 0]] == ["mu", "sigma"]
+    grid, density, _ = containers.kde(batches[1]["sigma"].ravel())
+    np.testing.assert_allclose(drawn[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
+
+    with pytest.raises(ValueError, match=r"sigma: merged in a model's .*Pass the model as model="):
+        az_swiss.plot_batches(merged, reference=batches[0])
+    assert len(az_swiss.plot_batches(merged, var_names="mu", reference=batches[0])) == 1
+    pyplot.close("all")
