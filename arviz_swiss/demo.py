@@ -47,7 +47,7 @@ def main(folder: str = "demo-output") -> None:
     batch = max(float(idata["posterior"].attrs["sampling_time"]) for idata in idatas)
     every = float(full["posterior"].attrs["sampling_time"])
     print(f"\ndivided and merged in {divided:.0f} s, full data in {whole:.0f} s")
-    print(f"(mostly compilation: sampling took {batch:.0f} s a batch, {every:.0f} s for all rows)")
+    print(f"(of that, sampling took up to {batch:.0f} s a batch, and {every:.0f} s for all rows)")
     merged.to_netcdf(target / "merged.nc")
     save_picture(merged, full, target / "merged.png")
     print(f"saved {target / 'merged.nc'} and {target / 'merged.png'}")
