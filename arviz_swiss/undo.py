@@ -151,5 +151,6 @@ def _moved_back(moved: xr.Dataset, one: xr.Dataset) -> xr.Dataset:
         {
             variable.name: ((*containers.SAMPLE_DIMS, *variable.dims), matrix.reshape(array.shape))
             for variable, matrix, array in zip(layout.variables, out, arrays, strict=True)
-        }
+        },
+        coords=layout.coords,
     )

@@ -305,3 +305,13 @@ def test_batches_are_drawn_with_the_model_and_without():
         az_swiss.plot_batches(merged, reference=batches[0])
     assert len(az_swiss.plot_batches(merged, var_names="mu", reference=batches[0])) == 1
     pyplot.close("all")
+
+
+def test_elements_are_chosen_without_the_model_too():
+    batches = [scaled_batch(0), scaled_batch(1)]
+    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+    axes = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"})
+    assert [ax.get_title() for ax in axes[:, 0]] == ["u[b] (unconstrained)"]
+    _, density, _ = containers.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
+    np.testing.assert_allclose(axes[0, 0].lines[1].get_ydata(), density, rtol=1e-4)
+    pyplot.close("all")
