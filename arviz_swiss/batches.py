@@ -90,9 +90,9 @@ def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
 def positions_kept(batches: Sequence[Batch], drop: Any) -> list[int]:
     """Return the positions of the batches that are not dropped, by label or position."""
     labels = [batch.label for batch in batches]
-    if isinstance(drop, str | int | np.integer | np.bool_):
-        drop = [drop]
-    drop = list(drop if drop is not None else ())
+    if drop is None:
+        return list(range(len(batches)))
+    drop = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else list(drop)
     dropped = set()
     for one in drop:
         if isinstance(one, bool | np.bool_):

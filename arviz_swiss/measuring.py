@@ -294,7 +294,7 @@ def _check_variables(first: xr.Dataset, second: xr.Dataset, names: Sequence[str]
 
 def _checked(sample: Sample) -> Sample:
     """Return the sample; refuse draws that are not finite, or too few."""
-    draws, labels = sample.rows, sample.draws["parameter"].values
+    draws = sample.rows
     if len(draws) < FEWEST_DRAWS:
         raise ValueError(
             f"{sample.name}: {len(draws)} draws, but a density estimate needs at least "
@@ -305,12 +305,17 @@ def _checked(sample: Sample) -> Sample:
             f"{sample.name}: {len(draws)} draws for {draws.shape[1]} parameters, the covariance is "
             "singular. Draw more, or compare fewer parameters with var_names."
         )
-    if (bad := ~np.isfinite(draws).all(axis=0)).any():
-        raise ValueError(
-            f"{sample.name}, variable {_list(labels[bad])}: draws that are NaN or infinite. Leave "
-            "it out with var_names."
-        )
+    check_finite(sample)
     return sample
+
+
+def check_finite(sample: Sample) -> None:
+    """Refuse draws that are not finite."""
+    if (bad := ~np.isfinite(sample.rows).all(axis=0)).any():
+        raise ValueError(
+            f"{sample.name}, variable {_list(sample.draws['parameter'].values[bad])}: draws that "
+            "are NaN or infinite. Leave it out with var_names."
+        )
 
 
 def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:

@@ -95,7 +95,7 @@ def test_powers_are_given_for_all_batches(gaussian):
     np.testing.assert_allclose(transform(merged)["power"], [2.0, 4.0, 8.0, 8.0])
 
 
-@pytest.mark.parametrize("drop", ["b9", 7, -1, ["b1", "nothing"], [1.5]])
+@pytest.mark.parametrize("drop", ["b9", 7, -1, ["b1", "nothing"], [1.5], 1.0])
 def test_unknown_batches_are_refused(gaussian, drop):
     with pytest.raises(ValueError, match=r'drop names .*, but the batches are "b0", "b1"'):
         az_swiss.merge(gaussian(1.0, 5.0)[0], drop=drop)

@@ -115,6 +115,8 @@ def test_batches_reference_is_matched_by_label(merged):
         np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
     with pytest.raises(ValueError, match=r"the reference has no beta\[left\]"):
         az_swiss.plot_batches(merged, reference=reference.sel(side=["right"]))
+    with pytest.raises(ValueError, match=r"reference, variable sigma: draws that are NaN"):
+        az_swiss.plot_batches(merged, reference=reference.assign(sigma=np.nan * reference["sigma"]))
     with pytest.raises(ValueError, match=r"the reference has no variable sigma"):
         az_swiss.plot_batches(merged, reference=reference.drop_vars("sigma"))
 
@@ -185,7 +187,7 @@ def test_merged_is_drawn_where_the_merged_draws_are(method):
         np.testing.assert_allclose(ellipse[:-1].mean(axis=0), draws.mean(axis=0), atol=1e-8)
 
 
-@pytest.mark.parametrize("prob", [0, 1, 94, -0.1])
+@pytest.mark.parametrize("prob", [0, 1, 94, -0.1, "0.9"])
 def test_probabilities_are_none_but_between_zero_and_one(merged, prob):
     for plot in (az_swiss.plot_shift, az_swiss.plot_maps):
         with pytest.raises(ValueError, match=r"prob must be between 0 and 1, such as 0.94, got"):

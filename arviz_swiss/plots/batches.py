@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_swiss import containers
 from arviz_swiss.findings import labels_of
 from arviz_swiss.flatten import as_rows, gather_all, layout_of, sample_arrays
-from arviz_swiss.measuring import match_parameters
+from arviz_swiss.measuring import check_finite, match_parameters
 from arviz_swiss.merged import merged_names, read_merged
 from arviz_swiss.plots import style
 from arviz_swiss.selection import selected, selected_as_merged
@@ -149,7 +149,9 @@ def _reference(chosen: xr.Dataset, reference: Any, groups, group: str, is_moved:
             f"{', '.join(moved)}: merged in a model's unconstrained space, where the reference is "
             "not. Pass the model as model= to draw both on their own scale."
         )
-    return match_parameters(chosen, reference, group=group)[1].rows
+    _, found = match_parameters(chosen, reference, group=group)
+    check_finite(found)
+    return found.rows
 
 
 def _flat(dataset: xr.Dataset, chosen: xr.Dataset) -> np.ndarray:

@@ -79,7 +79,7 @@ def set_title(ax: Any, text: str) -> None:
 
 def check_prob(prob: float) -> None:
     """Refuse a probability that is none, such as a percentage."""
-    if not 0 < prob < 1:
+    if not isinstance(prob, float) or not 0 < prob < 1:
         raise ValueError(f"prob must be between 0 and 1, such as 0.94, got {prob!r}.")
 
 

@@ -56,6 +56,8 @@ def check_models(
     described = [
         structure.describe(model, len(index)) for model, index in zip(models, probes, strict=True)
     ]
+    for one, name in zip(described, names, strict=False):
+        structure.check_predictors(one, kind, name)
     first, first_model = described[0], models[0]
     local = first.imputed
     if len(described) > 1:
@@ -64,14 +66,14 @@ def check_models(
         local = structure.find_local(first, second, together)
         structure.check_local(local, first, second, kind=kind, grouped=grouped)
         structure.check_same(first, second, local, "batch b1")
-        _check_later(build, data, indices, first, local)
+        _check_later(build, data, indices, kind, first, local)
     temper(first_model, kind, len(indices[0]), row_count(data), local, untransformed)
     if kind == "full_prior":
         _check_prior(first_model, local)
     return first, local
 
 
-def _check_later(build, data, indices, first: structure.Structure, local) -> None:
+def _check_later(build, data, indices, kind, first: structure.Structure, local) -> None:
     """Refuse later batches whose parameters are others, before any time is spent on sampling."""
     for position, index in enumerate(indices[2:], start=2):
         where = f"batch b{position}"
@@ -79,7 +81,9 @@ def _check_later(build, data, indices, first: structure.Structure, local) -> Non
             model = build_model(build, take(data, index), where)
         except Exception:  # a batch that cannot be built must not lose the others
             continue
-        structure.check_same(first, structure.describe(model, len(index)), local, where)
+        described = structure.describe(model, len(index))
+        structure.check_predictors(described, kind, where)
+        structure.check_same(first, described, local, where)
 
 
 def _check_prior(model: pm.Model, local) -> None:

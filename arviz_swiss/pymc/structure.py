@@ -9,7 +9,15 @@ import pytensor
 from arviz_swiss.pymc.graphs import UNCOMPILED, names_among
 from arviz_swiss.pymc.observed import imputed_names
 
-__all__ = ["Structure", "check_local", "check_model", "check_same", "describe", "find_local"]
+__all__ = [
+    "Structure",
+    "check_local",
+    "check_model",
+    "check_predictors",
+    "check_same",
+    "describe",
+    "find_local",
+]
 
 
 class Structure(NamedTuple):
@@ -176,13 +184,6 @@ def check_local(
     ValueError
         If local variables are inflated, or may be spread over several batches.
     """
-    if kind == "inflated" and (needed := {*first.predictors, *second.predictors}):
-        raise ValueError(
-            f"Missing values {', '.join(sorted(needed))} are latent variables that other observed "
-            "variables depend on. Raising the likelihood to a power is wrong for variables that "
-            "one batch alone informs: it counts what depends on them, but not them, several times. "
-            'Pass kind="fractionated", or leave out rows with missing predictors.'
-        )
     latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
     if not latent:
         return
@@ -212,6 +213,31 @@ def check_local(
                 "but differs between them in others. Pass groups= by which each coordinate is in "
                 "one batch only, or give it the coordinates of the whole data in every batch."
             )
+
+
+def check_predictors(structure: Structure, kind: str, where: str) -> None:
+    """Refuse to inflate a batch with missing predictors.
+
+    Parameters
+    ----------
+    structure : Structure
+    kind : str
+        "inflated", "fractionated" or "full_prior".
+    where : str
+        The batch, for the error.
+
+    Raises
+    ------
+    ValueError
+        If other observed variables depend on missing values, and the likelihood is inflated.
+    """
+    if kind == "inflated" and structure.predictors:
+        raise ValueError(
+            f"{where}: missing values {', '.join(structure.predictors)} are latent variables that "
+            "other observed variables depend on. Raising the likelihood to a power is wrong for "
+            "variables that one batch alone informs: it counts what depends on them, but not them, "
+            'several times. Pass kind="fractionated", or leave out rows with missing predictors.'
+        )
 
 
 def check_same(first: Structure, other: Structure, local: Iterable[str], where: str) -> None:

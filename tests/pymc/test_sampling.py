@@ -243,8 +243,12 @@ def with_missing_predictors(batch):
 @pytest.mark.filterwarnings("ignore:Data in x contains missing values")
 def test_missing_predictors_are_not_inflated(run):
     data = DATA.assign(x=DATA["x"].where(DATA.index % 3 != 0))
-    with pytest.raises(ValueError, match=r'Missing values x_unobserved .*kind="fractionated"'):
+    with pytest.raises(ValueError, match=r'b0: missing values x_unobserved .*kind="fractionated"'):
         run(with_missing_predictors, data, batches=2)
+    one = DATA.assign(x=DATA["x"].where(DATA.index != 7))
+    seed = next(s for s in range(20) if 7 in partition(one, 4, random_seed=s)[3])
+    with pytest.raises(ValueError, match=r"b3: missing values x_unobserved"):
+        run(with_missing_predictors, one, batches=4, random_seed=seed)
 
 
 def test_labels_that_a_later_batch_lacks_are_found_before_sampling(run, tmp_path):
