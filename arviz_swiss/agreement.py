@@ -33,6 +33,16 @@ class Scores(NamedTuple):
     known: np.ndarray
 
 
+class Heterogeneity(NamedTuple):
+    """Q, Q allowing for the bias of few draws, degrees of freedom, and the p-values of the tails."""
+
+    q: float
+    fair: float
+    degrees: int
+    pvalue: float
+    lower_pvalue: float
+
+
 class Disagreement(NamedTuple):
     """Which batches disagree, and whether the rest still do.
 
@@ -79,13 +89,15 @@ def batch_heterogeneity(every: Sequence[Scores], fair: np.ndarray) -> tuple[np.n
 
 def heterogeneity(
     every: Sequence[Scores], spectra: Sequence[Spectrum], powers: np.ndarray, fair: np.ndarray
-) -> tuple[float, int, float]:
-    """Return ``Q = sum_b (mu_b - mu)' P_b (mu_b - mu) / p_b``, degrees of freedom and p-value."""
+) -> Heterogeneity:
+    """Return ``Q = sum_b (mu_b - mu)' P_b (mu_b - mu) / p_b``, with its p-values."""
     terms = [np.sum(s.distance**2 / one.values) for s, one in zip(every, spectra, strict=True)]
     terms = np.array(terms) / powers
     degrees = every[0].distance.size * (len(every) - 1)
-    pvalue = float(chi2.sf(terms @ fair, degrees)) if degrees else 1.0
-    return float(terms.sum()), degrees, pvalue
+    corrected = float(terms @ fair)
+    upper, lower = (chi2.sf, chi2.cdf) if degrees else (lambda *_: 1.0,) * 2
+    tails = float(upper(corrected, degrees)), float(lower(corrected, degrees))
+    return Heterogeneity(float(terms.sum()), corrected, degrees, *tails)
 
 
 def name_disagreeing(
@@ -164,7 +176,7 @@ def _pvalues(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray
     spectra = [linalg.spectrum(pooled.factor, moments.covariance) for moments in batches]
     every, fair = scores(batches, pooled, spectra, powers), fairness(batches)
     _, pvalues = batch_heterogeneity(every, fair)
-    _, _, overall = heterogeneity(every, spectra, powers, fair)
+    overall = heterogeneity(every, spectra, powers, fair).pvalue
     return np.minimum(pvalues, standing_apart(batches, powers)), overall
 
 

@@ -68,7 +68,8 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
     >>> full = {"mu": rng.normal(size=(2, 500))}
-    >>> table = az_swiss.compare(batches, full, methods=["swiss", "consensus", "average"])
+    >>> names = ["swiss", "consensus", "average"]
+    >>> table = az_swiss.compare(batches, full, methods=names, kind="inflated")
     >>> table.index.tolist()
     ['swiss', 'consensus', 'average']
     >>> bool((table["iad"] < 0.1).all())

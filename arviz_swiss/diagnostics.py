@@ -24,11 +24,13 @@ SHRINKAGE = 0.02
 
 
 class MomentDiagnostics(NamedTuple):
-    """Statistics of the merge that need only moments; one row a batch, but for the first three."""
+    """Statistics of the merge that need only moments; one row a batch, but for the first five."""
 
     q: float
+    q_fair: float
     q_df: int
     q_pvalue: float
+    q_lower_pvalue: float
     batch_q: np.ndarray
     batch_q_pvalue: np.ndarray
     shift: np.ndarray
@@ -43,8 +45,10 @@ class MomentDiagnostics(NamedTuple):
 
 DESCRIPTIONS = {
     "q": "heterogeneity of the batch means, chi-squared under a random partition",
+    "q_fair": "q, allowing for the bias of few draws",
     "q_df": "degrees of freedom of q",
     "q_pvalue": "p-value of q, allowing for the bias of few draws",
+    "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
     "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
     "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
     "shift": "batch mean minus merged mean, in merged sds",
@@ -82,16 +86,18 @@ def diagnose_moments(
     every = scores(batches, pooled, spectra, powers)
     values = [spectrum.values for spectrum in spectra]
     fair = fairness(batches, stands_for)
-    q, degrees, q_pvalue = heterogeneity(every, spectra, powers, fair)
+    every_q = heterogeneity(every, spectra, powers, fair)
     batch_q, batch_q_pvalue = batch_heterogeneity(every, fair)
     influence = [
         np.sqrt(np.sum((s.distance / s.excess) ** 2)) if s.known.all() else np.inf for s in every
     ]
     spread = np.sqrt(np.diag(pooled.covariance))
     return MomentDiagnostics(
-        q=q,
-        q_df=degrees,
-        q_pvalue=q_pvalue,
+        q=every_q.q,
+        q_fair=every_q.fair,
+        q_df=every_q.degrees,
+        q_pvalue=every_q.pvalue,
+        q_lower_pvalue=every_q.lower_pvalue,
         batch_q=batch_q,
         batch_q_pvalue=batch_q_pvalue,
         shift=np.array([(moments.mean - pooled.mean) / spread for moments in batches]),

@@ -16,6 +16,7 @@ from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import SHRINKAGE
+from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.moments import Moments, correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
 
@@ -141,6 +142,21 @@ def find_divergences(groups: Groups, broken: frozenset[str]) -> Iterator[Finding
             f"divergent transitions in {named}: the sampler missed part of these sub-posteriors.",
             "sample them again with a larger target_accept, or another parametrisation.",
         )
+
+
+def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find a kind that was guessed, or that the batches do not look like."""
+    diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
+    kind_from = maps.attrs.get("swiss_kind_from", "argument")
+    if kind_from == "guess":
+        count = round(float(maps["stands_for"] * maps.sizes["batch"]))
+        yield Finding("kind guessed", (), describe_guess(count), f"say what they are: {SAY_KIND}.")
+    if "q_fair" not in diagnostics:
+        return
+    powers = maps["power"].values * float(maps["stands_for"])
+    scatter = float(diagnostics["q_fair"]), int(diagnostics["q_df"]), powers
+    if doubt := doubt_kind(*scatter, kind_from):
+        yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter))
 
 
 def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
@@ -335,6 +351,7 @@ def find_uncertified(groups: Groups, broken: frozenset[str]) -> Iterator[Finding
 
 FINDERS: tuple[Finder, ...] = (
     find_uncertified,
+    find_kind,
     find_disagreeing,
     find_bimodal,
     find_shape,

@@ -16,10 +16,18 @@ from arviz_swiss.diagnostics import (
     warn_heterogeneity,
 )
 from arviz_swiss.joining import join_data
+from arviz_swiss.kinds import LOOKS_INFLATED, warn_kind
 from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
-from arviz_swiss.powers import Powers, check_prior_counted, describe_rest, keep, resolve_powers
+from arviz_swiss.powers import (
+    Powers,
+    check_prior_counted,
+    check_prior_used,
+    describe_rest,
+    keep,
+    resolve_powers,
+)
 from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
 
@@ -61,15 +69,15 @@ def merge(
     kind : {"inflated", "fractionated", "full_prior"}, optional
         What the batches were sampled from: prior times likelihood to a power (the paper), prior to
         the power 1/B times likelihood (consensus Monte Carlo), or plain prior times likelihood
-        (needs draws of the prior). Read from the attribute `swiss_kind` when absent, else
-        "inflated".
+        (needs draws of the prior). Read from the attribute `swiss_kind` when absent; with neither,
+        nor `powers`, "inflated" is a guess, and a warning says so.
     powers : float, sequence, or mapping or Series of label to float, optional
         The power that each batch's likelihood was raised to. Read from the attribute `swiss_power`
         of the group when absent, else the number of batches ("inflated") or 1. With PyMC's
         ``total_size=N`` it is ``N / n_b``.
     prior : InferenceData, DataTree, Dataset, ..., optional
-        Draws of the prior, in a group `prior`; each batch's own `prior` group when absent. Used
-        only when the powers would not count the prior once.
+        Draws of the prior, in a group `prior`; each batch's own `prior` group when absent. Only
+        for powers that would not count the prior once; with others it is an error.
     drop : label, position, or sequence of them, optional
         Batches to leave out, such as one that `report` names. Inflated ones that remain have their
         weights scaled to sum to one, and stand for as many rows as before; fractionated ones give
@@ -122,7 +130,8 @@ def merge(
     Warns
     -----
     MergeWarning
-        When batches disagree, draws are few, or variables are left out.
+        When the kind is only guessed or the batches do not look like it, batches disagree, draws
+        are few, or variables are left out.
 
     See Also
     --------
@@ -152,7 +161,7 @@ def merge(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(mean, 1, size=(4, 500))} for mean in (-0.5, 0.5)]
-    >>> merged = az_swiss.merge(batches)
+    >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> merged["posterior"].sizes["chain"]
     8
     >>> bool(abs(merged["posterior"]["mu"].mean()) < 0.1)
@@ -168,6 +177,7 @@ def merge(
         remaining = [batches[position] for position in kept]
         matched = match(remaining, var_names, filter_vars, free_variables(model))
         batches = matched.batches
+        check_prior_used(counted, prior)
         priors = prior_batches(batches, prior) if counted.missing_prior else []
         check_prior_counted(counted, has_prior=bool(priors))
         factors = methods.variance_factors(chosen, counted)
@@ -192,7 +202,9 @@ def merge(
         if prior_moments is not None and covariance == "sample":
             warn_few_prior_draws(prior_moments, pooled, counted.missing_prior)
         sampled = counted.likelihood * counted.stands_for
-        warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
+        doubt = warn_kind(diagnostics, sampled, counted.kind_from, len(kept) + len(dropped))
+        if doubt != LOOKS_INFLATED:
+            warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
 
         if chosen.makes == "maps":
             affine = methods.rescaled_maps(chosen.combine(given, **options), factors)
@@ -222,7 +234,10 @@ def merge(
         coords = packing.transform_coords(batches, frame)
         groups["swiss_transform"] = packing.pack_transform(
             batches, moments, affine, pooled, counted, coords
-        ).assign_attrs(swiss_covariance="own" if callable(covariance) else covariance)
+        ).assign_attrs(
+            swiss_covariance="own" if callable(covariance) else covariance,
+            swiss_kind_from=counted.kind_from,
+        )
         groups["swiss_diagnostics"] = packing.pack_diagnostics(diagnostics, coords)
         return containers.build(groups, container)
 

@@ -20,6 +20,7 @@ KINDS = ("inflated", "fractionated", "full_prior")
 class Powers(NamedTuple):
     """Likelihood powers ``p_b`` and prior powers ``a_b`` of the batches, and their kind.
 
+    `kind_from` says where the kind was read: "argument", "attributes", "powers", or "guess".
     `prior_share` is how many times the prior is to count, `stands_for` the number of rows that the
     merged posterior stands for over those it has seen: both 1 unless batches were dropped.
     """
@@ -27,6 +28,7 @@ class Powers(NamedTuple):
     likelihood: np.ndarray
     prior: np.ndarray
     kind: str
+    kind_from: str = "argument"
     prior_share: float = 1.0
     stands_for: float = 1.0
 
@@ -45,18 +47,19 @@ class Powers(NamedTuple):
 def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> Powers:
     """Return the powers from the argument, else from the attributes, else from the kind."""
     count = len(batches)
+    kind_from = _find_source(batches, kind, powers)
     kind = _resolve_kind(batches, kind)
     likelihood = _from_argument(batches, powers)
     if likelihood is None:
         likelihood = _from_attrs(batches, "swiss_power")
     if likelihood is None:
         likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
-        if kind == "inflated":
+        if kind == "inflated" and kind_from != "guess":
             _warn_unequal_sizes(batches)
     prior = _from_attrs(batches, "swiss_prior_power")
     if prior is None:
         prior = np.full(count, 1.0 / count if kind == "fractionated" else 1.0)
-    return Powers(likelihood, prior, kind)
+    return Powers(likelihood, prior, kind, kind_from)
 
 
 def keep(powers: Powers, kept: Sequence[int]) -> Powers:
@@ -109,6 +112,21 @@ def check_prior_counted(powers: Powers, has_prior: bool) -> None:
     )
 
 
+def check_prior_used(powers: Powers, prior: Any) -> None:
+    """Refuse draws of the prior that the user gave and that would not be used."""
+    if prior is None or powers.missing_prior or powers.kind == "full_prior":
+        return
+    if powers.likelihood.size == 1 and powers.kind_from != "argument":
+        return
+    guessed = ", which is only a guess" if powers.kind_from == "guess" else ""
+    raise ValueError(
+        f'prior= is given, but would not be used: the batches are taken as "{powers.kind}"'
+        f"{guessed}, with likelihood powers {_brief(powers.likelihood)} and prior powers "
+        f"{_brief(powers.prior)}, which count the prior once already. If they are plain runs of "
+        'the model, pass kind="full_prior"; otherwise leave prior out.'
+    )
+
+
 def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of rows of each batch, as recorded, else observed; None where unknown."""
     recorded = [batch.attrs.get("swiss_size") for batch in batches]
@@ -126,6 +144,15 @@ def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
             return None
         sizes.append(max(int(array.size) for array in observed.data_vars.values()))
     return sizes
+
+
+def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str:
+    """Return where the kind is read. Of one batch nothing is guessed, since all kinds coincide."""
+    if kind is not None:
+        return "argument"
+    if any(name in batch.attrs for batch in batches for name in ("swiss_kind", "swiss_power")):
+        return "attributes"
+    return "guess" if powers is None and len(batches) > 1 else "powers"
 
 
 def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:

@@ -69,7 +69,7 @@ def resample(
     >>> rng = np.random.default_rng(1)
     >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
     >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
-    >>> merged = az_swiss.merge(batches)
+    >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> certified = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
     >>> dict(az_swiss.resample(certified, random_seed=1)["posterior"].sizes)
     {'chain': 4, 'draw': 250}

@@ -77,7 +77,7 @@ def summary(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(size=(4, 500))} for _ in range(3)]
-    >>> az_swiss.summary(az_swiss.merge(batches))[["power", "draws", "flag"]]
+    >>> az_swiss.summary(az_swiss.merge(batches, kind="inflated"))[["power", "draws", "flag"]]
         power  draws flag
     b0    3.0   2000
     b1    3.0   2000

@@ -95,7 +95,7 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(size=(4, 500))} for _ in range(3)]
-    >>> diagnosed = az_swiss.diagnose(az_swiss.merge(batches))
+    >>> diagnosed = az_swiss.diagnose(az_swiss.merge(batches, kind="inflated"))
     >>> bool((diagnosed["swiss_diagnostics"]["rhat"] < 1.02).all())
     True
     """

@@ -65,7 +65,7 @@ def subposteriors(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = {name: {"mu": rng.normal(size=(2, 500))} for name in ("north", "south")}
-    >>> back = az_swiss.subposteriors(az_swiss.merge(batches))
+    >>> back = az_swiss.subposteriors(az_swiss.merge(batches, kind="inflated"))
     >>> bool(np.allclose(back["north"]["posterior"]["mu"], batches["north"]["mu"]))
     True
     """

@@ -99,7 +99,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     >>> rng = np.random.default_rng(0)
     >>> batches = {f"b{i}": {"mu": rng.normal(size=(4, 500))} for i in range(9)}
     >>> batches["b7"]["mu"][0] += 30
-    >>> verdict = az_swiss.report(az_swiss.merge(batches))
+    >>> verdict = az_swiss.report(az_swiss.merge(batches, kind="inflated"))
     >>> verdict.findings[0].batches
     ('b7',)
     >>> print(verdict.findings[0].what)

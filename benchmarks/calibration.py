@@ -82,7 +82,7 @@ class Judged:
 
 def judge(batches):
     """Merge, and return the p-value of Q and what the report names."""
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     diagnostics = containers.read(merged).groups["swiss_diagnostics"]
     return Judged(float(diagnostics["q_pvalue"]), az_swiss.report(merged))
 

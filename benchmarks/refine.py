@@ -126,7 +126,7 @@ def counted(design, outcomes):
 
 def compare(name, draws, densities, reference):
     """Print one line for the merge, and one for each number of rounds."""
-    merged = az_swiss.merge([{"theta": one} for one in draws])
+    merged = az_swiss.merge([{"theta": one} for one in draws], kind="inflated")
     for rounds in (0, 1, 2, 5):
         result = merged
         if rounds:
@@ -160,7 +160,9 @@ def points():
                 np.log(rng.gamma(batches * counts, size=(2000, size)) / (batches * d.exposures))
                 for d in densities
             ]
-            merged = az_swiss.merge([{"u": one.reshape(4, -1, size)} for one in drawn])
+            merged = az_swiss.merge(
+                [{"u": one.reshape(4, -1, size)} for one in drawn], kind="inflated"
+            )
             rows = merged["posterior"]["u"].values.reshape(-1, size)
             start = kernels.gaussian(rows.mean(axis=0), np.cov(rows.T))
             total = sum(one.exposures for one in densities)
@@ -209,7 +211,7 @@ def reference(folder):
             options = {"draws": 40, "leaps": 10, "start": one.start()}
             x = hmc(rng, one, batches, size, **options).reshape(4, -1, size)
             draws.append({"beta": x[..., :-1], "sigma": np.exp(x[..., -1])})
-        merged = az_swiss.merge(draws, transforms={"sigma": "log"})
+        merged = az_swiss.merge(draws, transforms={"sigma": "log"}, kind="inflated")
         refined = az_swiss.refine(merged, densities, random_seed=1, progressbar=False)
         certified = az_swiss.certify(refined, densities, random_seed=1, progressbar=False)
         before, after = (errors(one["posterior"], expected) for one in (merged, refined))

@@ -123,7 +123,7 @@ def precision():
         for covariance in ("sample", "corrected"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                merged = az_swiss.merge(batches, covariance=covariance)
+                merged = az_swiss.merge(batches, covariance=covariance, kind="inflated")
             ratios.append(float(merged["posterior"]["x"].std(("chain", "draw")).mean()))
         expected = np.sqrt((draws - size - 2) / (draws - 1))
         print(f"{size:10} {draws:6} {expected:19.3f} {ratios[0]:7.3f} {ratios[1]:10.3f}")
@@ -142,7 +142,7 @@ def means():
             batches = [{"x": centre + rng.normal(size=(1, draws, size))} for centre in centres]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                merged = az_swiss.merge(batches)
+                merged = az_swiss.merge(batches, kind="inflated")
             errors.append(merged["posterior"]["x"].mean(("chain", "draw")).values)
         formula = np.sqrt(((size + 1) * (count - 1) + 1) / (count * draws))
         print(f"| {size} | {count} | {draws:,} | {formula:.3f} | {np.std(errors):.3f} |")

@@ -92,7 +92,7 @@ def random_covariance():
 def random_batches(exact_draws, random_covariance):
     """Return a function that makes one dict of draws a batch, all of one vector `theta`."""
 
-    def make(rng, batches=4, size=3, chains=2, draws=200, spread=0.3):
+    def make(rng, batches=4, size=3, chains=2, draws=200, spread=0.1):
         return [
             {
                 "theta": exact_draws(

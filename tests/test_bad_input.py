@@ -149,7 +149,7 @@ def test_linearly_dependent_parameters_are_named(batches):
     message = r'batch 0 \("north"\): beta\[a\], beta\[b\], total are linearly dependent.*Determinis'
     with pytest.raises(ValueError, match=message):
         az_swiss.merge(dependents)
-    merged = az_swiss.merge(dependents, var_names="~total")
+    merged = az_swiss.merge(dependents, var_names="~total", kind="inflated")
     assert list(containers.read(merged).groups["posterior"].data_vars) == ["beta", "tau"]
 
 
@@ -302,7 +302,7 @@ def test_the_name_batch_is_taken():
     for bad in (named, labelled, {"batch": draws[..., 0]}):
         with pytest.raises(ValueError, match=r"batch 0.*merge calls the batches .*Rename it"):
             az_swiss.merge([bad, bad])
-    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in range(2)])
+    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in range(2)], kind="inflated")
     assert az_swiss.merge([merged, merged])["posterior"].sizes["chain"] == 8
 
 
@@ -335,7 +335,7 @@ def test_a_dict_of_foreign_arrays_is_one_batch():
 def test_variables_without_elements_are_no_obstacle():
     rng = np.random.default_rng(0)
     batches = [{"x": rng.normal(size=(2, 50)), "none": np.zeros((2, 50, 0))} for _ in range(2)]
-    assert az_swiss.merge(batches)["posterior"]["none"].shape == (4, 50, 0)
+    assert az_swiss.merge(batches, kind="inflated")["posterior"]["none"].shape == (4, 50, 0)
 
 
 @pytest.mark.parametrize("estimate", [lambda d: -np.cov(d.T), lambda d: np.zeros((2, 2))])
@@ -349,8 +349,8 @@ def test_callable_covariance_that_is_none(estimate):
 def test_callable_covariance_of_one_parameter():
     rng = np.random.default_rng(0)
     batches = [{"x": rng.normal(size=(2, 50))} for _ in range(2)]
-    merged = az_swiss.merge(batches, covariance=lambda draws: np.cov(draws.T))
-    expected = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, covariance=lambda draws: np.cov(draws.T), kind="inflated")
+    expected = az_swiss.merge(batches, kind="inflated")
     np.testing.assert_allclose(merged["posterior"]["x"], expected["posterior"]["x"])
 
 

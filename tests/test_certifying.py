@@ -170,7 +170,7 @@ def test_a_batch_of_another_shape_is_seen_and_harmless():
     densities = [*(Normal([0.0], 0.05) for _ in range(3)), TwoModes([3.0], 0.5, 0.5)]
     draws = [{"x": one.draw(rng, power=4)} for one in densities[:3]]
     draws.append({"x": draw_on_grid(rng, densities[3], power=4)})
-    merged = az_swiss.merge(draws)
+    merged = az_swiss.merge(draws, kind="inflated")
     certificate = az_swiss.certify(merged, densities, random_seed=1, **QUIET)["swiss_certificate"]
     assert certificate["khat"] < 0.5
     assert certificate["batch_khat"][:3].max() < 0.7 < certificate["batch_khat"][3]
@@ -193,7 +193,9 @@ def test_data_that_were_replaced_after_sampling_are_noticed(logistic_regression,
     rng = np.random.default_rng(5)
     densities, draws = logistic_case(logistic_regression, sample_batch, rng)
     others, _ = logistic_case(logistic_regression, sample_batch, rng)
-    merged = az_swiss.refine(az_swiss.merge(draws), densities, random_seed=1, **QUIET)
+    merged = az_swiss.refine(
+        az_swiss.merge(draws, kind="inflated"), densities, random_seed=1, **QUIET
+    )
     assert khat_of(merged, densities) < 0.5
     assert khat_of(merged, [*densities[:3], others[0]]) > 0.7
 
@@ -262,7 +264,7 @@ def test_draws_that_are_too_wide_are_not_certified_without_weights():
     rng = np.random.default_rng(12)
     densities = [Normal(rng.normal(0, 1, 2), 1.0) for _ in range(4)]
     draws = [{"x": one.draw(rng, power=4, shape=(2, 500))} for one in densities]
-    merged = az_swiss.merge(draws, method="pool")
+    merged = az_swiss.merge(draws, method="pool", kind="inflated")
     with pytest.warns(az_swiss.MergeWarning, match=r"^usable .* and sds by up to \d\d%"):
         certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
     certificate = certified["swiss_certificate"]
@@ -285,7 +287,7 @@ def test_chains_that_mix_slowly_are_not_doubted(correlation, length):
             draws.append({"x": one.centre + x / 2})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", az_swiss.MergeWarning)
-            merged = az_swiss.merge(draws)
+            merged = az_swiss.merge(draws, kind="inflated")
             certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
         doubted += "given for them" in certificate_verdict(certified)
     assert doubted == 0
@@ -312,7 +314,7 @@ def test_bounded_variables_on_their_own_scale_are_not_doubted(centres):
     draws = [{"scale": one.draw(rng, power=4)} for one in densities]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws)
+        merged = az_swiss.merge(draws, kind="inflated")
     for seed in range(5):
         with warnings.catch_warnings():
             # others, such as of infinities that were subtracted, are errors
@@ -328,7 +330,7 @@ def test_a_merge_wholly_without_density_is_not_certified():
     rng = np.random.default_rng(15)
     densities = [Normal([0.0], 1.0), Normal([0.0], 1.0)]
     draws = [{"x": one.draw(rng, power=2)} for one in densities]
-    contents = containers.read(az_swiss.merge(draws))
+    contents = containers.read(az_swiss.merge(draws, kind="inflated"))
     groups, maps = dict(contents.groups), contents.groups["swiss_transform"]
     groups["posterior"] = groups["posterior"] - 100.0
     groups["swiss_transform"] = maps.assign(target=maps["target"] - 100.0)
@@ -348,7 +350,7 @@ def test_a_shifted_batch_is_noticed(logistic_regression, sample_batch):
     densities, draws = logistic_case(logistic_regression, sample_batch, rng)
     draws[1]["x"] = draws[1]["x"] + 1.5
     with pytest.warns(az_swiss.MergeWarning, match="disagree"):
-        merged = az_swiss.merge(draws)
+        merged = az_swiss.merge(draws, kind="inflated")
     assert khat_of(merged, densities) > 0.7
 
 
@@ -362,7 +364,7 @@ def test_a_bimodal_target_is_noticed(heavy):
     draws = [{"x": draw_on_grid(rng, one, power=3, shape=(2, 1000))} for one in densities]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws)
+        merged = az_swiss.merge(draws, kind="inflated")
     assert caught or khat_of(merged, densities) > 0.7
 
 
@@ -381,7 +383,7 @@ def test_newly_made_draws_are_refused():
     rng = np.random.default_rng(8)
     densities = [Normal([0.0], 1.0) for _ in range(2)]
     draws = [{"x": one.draw(rng, power=2)} for one in densities]
-    merged = az_swiss.merge(draws, method="consensus")
+    merged = az_swiss.merge(draws, method="consensus", kind="inflated")
     with pytest.raises(ValueError, match='method "consensus", whose draws were newly made'):
         az_swiss.certify(merged, densities, **QUIET)
 
@@ -456,7 +458,7 @@ def test_verdicts(khat, effective, shift, refined, expected):
 def test_a_merged_object_without_the_chains_of_a_batch_is_not_certified():
     rng = np.random.default_rng(0)
     batches = [{"x": rng.normal(size=(2, 200))} for _ in range(2)]
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     densities = [Normal(0.0, 2**0.5) for _ in batches]
     some = containers.build(
         {

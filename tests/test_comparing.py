@@ -47,7 +47,7 @@ def test_each_method_gets_the_kind_it_expects(gaussian):
     inflated, fractionated, reference = gaussian
     names = ["swiss", "consensus"]
     both = az_swiss.compare(inflated, reference, names, fractionated)
-    one = az_swiss.compare(inflated, reference, names)
+    one = az_swiss.compare(inflated, reference, names, kind="inflated")
     assert both.loc["swiss", "iad"] == one.loc["swiss", "iad"]
     assert both.loc["consensus", "iad"] != one.loc["consensus", "iad"]
     alone = az_swiss.compare(fractionated, reference, ["consensus"], kind="fractionated")
@@ -65,13 +65,13 @@ def test_powers_belong_to_the_inflated_batches(gaussian):
 def test_without_a_reference_methods_are_compared_with_one_another(gaussian):
     inflated, _, _ = gaussian
     names = ["swiss", "consensus", "pool"]
-    table = az_swiss.compare(inflated, methods=names)
+    table = az_swiss.compare(inflated, methods=names, kind="inflated")
     assert table.columns.tolist() == [*names, "seconds"]
     distances = table[names].to_numpy()
     assert np.array_equal(distances, distances.T)
     assert np.all(np.diag(distances) == 0)
     assert distances[0, 1] < distances[0, 2]
-    shifts = az_swiss.compare(inflated, methods=names, measure="mahalanobis")
+    shifts = az_swiss.compare(inflated, methods=names, measure="mahalanobis", kind="inflated")
     assert shifts.loc["swiss", "consensus"] < 1e-10 < shifts.loc["swiss", "pool"]
 
 
@@ -82,8 +82,9 @@ def test_methods_can_have_options_of_their_own(gaussian):
         reference,
         {"semiparametric": {"bandwidth": 3.0}, "swiss": {}},
         random_seed=0,
+        kind="inflated",
     )
-    plain = az_swiss.compare(inflated, reference, "semiparametric", random_seed=0)
+    plain = az_swiss.compare(inflated, reference, "semiparametric", random_seed=0, kind="inflated")
     assert table.index.tolist() == ["semiparametric", "swiss"]
     assert table.loc["semiparametric", "iad"] != plain.loc["semiparametric", "iad"]
 
@@ -95,8 +96,10 @@ def test_variables_and_coordinates_are_selected(to_container):
         for _ in range(3)
     ]
     reference = {"x": rng.normal(size=(2, 200, 2))}
-    first = az_swiss.compare(batches, reference, ["swiss"], var_names="~y", coords={"x_dim_0": [1]})
-    merged = az_swiss.merge(batches, var_names="x")
+    first = az_swiss.compare(
+        batches, reference, ["swiss"], var_names="~y", coords={"x_dim_0": [1]}, kind="inflated"
+    )
+    merged = az_swiss.merge(batches, var_names="x", kind="inflated")
     second = az_swiss.discrepancy(merged, reference, coords={"x_dim_0": [1]})
     assert first.loc["swiss", "iad"] == float(second["iad"])
 
@@ -122,7 +125,7 @@ def test_each_warning_comes_once():
     batches = [{"x": rng.normal(shift, 1, size=(1, 500))} for shift in (0, 0, 9)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        az_swiss.compare(batches, methods=["swiss", "consensus", "gaussian"])
+        az_swiss.compare(batches, methods=["swiss", "consensus", "gaussian"], kind="inflated")
     messages = [str(one.message) for one in caught if one.category is az_swiss.MergeWarning]
     assert len(messages) == len(set(messages)) == 1
     assert "disagree" in messages[0]
@@ -180,5 +183,5 @@ def test_geometries_of_the_paper(sampler, consensus):
 def test_batches_from_a_generator():
     rng = np.random.default_rng(0)
     batches = ({"x": rng.standard_normal((2, 200))} for _ in range(3))
-    table = az_swiss.compare(batches, methods=["swiss", "average"])
+    table = az_swiss.compare(batches, methods=["swiss", "average"], kind="inflated")
     assert table.index.tolist() == ["swiss", "average"]

@@ -29,7 +29,7 @@ def merged(to_container):
             sample_stats={"diverging": np.zeros((2, 300), dtype=bool)},
             observed_data=xr.Dataset({"y": ("row", np.ones(4))}, {"row": np.arange(4) + 4 * k}),
         )
-    return az_swiss.merge(batches, transforms={"sigma": "log"})
+    return az_swiss.merge(batches, transforms={"sigma": "log"}, kind="inflated")
 
 
 def groups_of(container):
@@ -97,7 +97,9 @@ def test_dicts_datasets_and_nested_dicts_are_batches():
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((2, 50)) for _ in range(3)]
     dataset = xr.Dataset({"x": (("chain", "draw"), arrays[1])})
-    merged = az_swiss.merge([{"x": arrays[0]}, dataset, {"posterior": {"x": arrays[2]}}])
+    merged = az_swiss.merge(
+        [{"x": arrays[0]}, dataset, {"posterior": {"x": arrays[2]}}], kind="inflated"
+    )
     assert containers.read(merged).kind == containers.native_kind()
     assert groups_of(merged)["posterior"].sizes == {"chain": 6, "draw": 50}
 
@@ -154,7 +156,10 @@ def test_fits_of_samplers_are_batches():
         sampler.random_state = np.random.RandomState(seed).get_state()
         sampler.run_mcmc(start, 400)
         fits.append(sampler)
-    assert groups_of(az_swiss.merge(fits))["posterior"].sizes == {"chain": 12, "draw": 400}
+    assert groups_of(az_swiss.merge(fits, kind="inflated"))["posterior"].sizes == {
+        "chain": 12,
+        "draw": 400,
+    }
 
 
 def inherited(order):
@@ -176,7 +181,7 @@ def test_labels_inherited_from_the_root_are_matched(tmp_path, stored):
             path = tmp_path / f"{order}.nc"
             batches[order].to_netcdf(path, engine="h5netcdf")
             batches[order] = path
-    posterior = groups_of(az_swiss.merge(batches))["posterior"]
+    posterior = groups_of(az_swiss.merge(batches, kind="inflated"))["posterior"]
     means = posterior["beta"].mean(("chain", "draw")).sel(term=["a", "b", "c"])
     np.testing.assert_allclose(means, [0, 10, 20], atol=0.5)
 
@@ -188,7 +193,7 @@ def test_a_file_of_one_dataset_is_a_posterior(tmp_path):
         dataset = xr.Dataset({"mu": (("chain", "draw"), rng.standard_normal((2, 100)))})
         paths.append(tmp_path / f"{number}.nc")
         dataset.to_netcdf(paths[-1], engine="h5netcdf")
-    assert groups_of(az_swiss.merge(paths))["posterior"].sizes["chain"] == 4
+    assert groups_of(az_swiss.merge(paths, kind="inflated"))["posterior"].sizes["chain"] == 4
 
 
 def test_attributes_that_no_file_can_hold_are_left_out(tmp_path):
@@ -198,7 +203,7 @@ def test_attributes_that_no_file_can_hold_are_left_out(tmp_path):
         coords={"term": ("term", ["a", "b"], {"units": None, "long_name": "a term"})},
         attrs={"mixed": ["a", 1], "big": 2**70, "kept": [1, 2.5]},
     )
-    merged = az_swiss.merge([posterior, posterior])
+    merged = az_swiss.merge([posterior, posterior], kind="inflated")
     path = tmp_path / "merged.nc"
     merged.to_netcdf(path)
     back = containers.read(path).groups["posterior"]
@@ -222,12 +227,16 @@ def with_stats(to_container, labels):
 
 def test_statistics_are_matched_to_draws_by_label(to_container):
     batches = [with_stats(to_container, np.arange(0, 100, 3)) for _ in range(2)]
-    stats = groups_of(az_swiss.merge(batches))["sample_stats"]
+    stats = groups_of(az_swiss.merge(batches, kind="inflated"))["sample_stats"]
     np.testing.assert_array_equal(stats["label"][3], np.arange(0, 100, 3))
 
 
 def test_statistics_that_do_not_cover_the_draws_are_left_out(to_container):
-    groups = groups_of(az_swiss.merge([with_stats(to_container, np.arange(120)) for _ in range(2)]))
+    groups = groups_of(
+        az_swiss.merge(
+            [with_stats(to_container, np.arange(120)) for _ in range(2)], kind="inflated"
+        )
+    )
     assert "sample_stats" not in groups
     assert "sample_stats" in groups["posterior"].attrs["swiss_left_out"]
 
@@ -237,6 +246,6 @@ def test_data_that_some_batches_lack_are_left_out_and_said_so(to_container):
     posterior = {"mu": rng.standard_normal((2, 100))}
     data = xr.Dataset({"y": ("row", np.ones(4))}, {"row": np.arange(4)})
     batches = [to_container(posterior, observed_data=data), to_container(posterior)]
-    groups = groups_of(az_swiss.merge(batches))
+    groups = groups_of(az_swiss.merge(batches, kind="inflated"))
     assert "observed_data" not in groups
     assert groups["posterior"].attrs["swiss_left_out"] == "observed_data/y"

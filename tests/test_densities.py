@@ -222,7 +222,7 @@ def test_refine_and_certify_on_processes(processes):
     rng = np.random.default_rng(2)
     densities = [Quadratic(centre) for centre in (0.5, 1.0)]
     draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 300, 2))} for one in densities]
-    merged = az_swiss.merge(draws)
+    merged = az_swiss.merge(draws, kind="inflated")
     results = []
     for executor in (None, processes):
         options = {"executor": executor, "random_seed": 1, "progressbar": False}
@@ -236,7 +236,7 @@ def test_progress_is_shown(capsys):
     densities = [Quadratic(centre) for centre in (0.5, 1.0)]
     rng = np.random.default_rng(3)
     draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 100, 1))} for one in densities]
-    merged = az_swiss.merge(draws)
+    merged = az_swiss.merge(draws, kind="inflated")
     az_swiss.certify(merged, densities, draws=100)
     assert "Certifying" in capsys.readouterr().err
     az_swiss.certify(merged, densities, draws=100, progressbar=False)

@@ -71,7 +71,7 @@ def test_displacement_is_the_papers_distance():
     """D of the whitened centred draws, from the draws themselves."""
     rng = np.random.default_rng(0)
     batches = [{"x": scale * rng.standard_normal((1, 400, 2))} for scale in (0.8, 1.0, 1.3)]
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     done = containers.read(merged).groups["swiss_transform"]
     whiten = np.linalg.inv(np.linalg.cholesky(done["pooled_covariance"].values))
     for b, batch in enumerate(batches):
@@ -101,7 +101,9 @@ def test_pvalues_are_uniform_for_gaussian_batches():
         warnings.simplefilter("ignore", MergeWarning)
         for _ in range(300):
             centres = np.sqrt(5) * rng.standard_normal((5, 2))
-            found = statistics(az_swiss.merge([{"x": draws + centre} for centre in centres]))
+            found = statistics(
+                az_swiss.merge([{"x": draws + centre} for centre in centres], kind="inflated")
+            )
             low_all.append(float(found["q_pvalue"]) < 0.1)
             low_one.append(float(found["batch_q_pvalue"][0]) < 0.1)
     assert abs(np.mean(low_all) - 0.1) < 0.07
@@ -113,5 +115,5 @@ def test_disagreement_is_warned_of_once_and_names_the_batch():
     batches = {f"n{k}": {"x": rng.standard_normal((2, 500))} for k in range(5)}
     batches["n3"]["x"] += 12
     with pytest.warns(MergeWarning, match=r"batches disagree .* batch 3 \(\"n3\"\)") as caught:
-        az_swiss.merge(batches)
+        az_swiss.merge(batches, kind="inflated")
     assert len(caught) == 1

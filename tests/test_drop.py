@@ -33,7 +33,7 @@ def transform(merged):
 
 def test_inflated_batches_stand_for_as_many_rows(gaussian):
     batches, data = gaussian(1.0, 5.0)
-    merged = az_swiss.merge(batches, drop=["b1", "b4"])
+    merged = az_swiss.merge(batches, drop=["b1", "b4"], kind="inflated")
     expected = PRIOR + 5 / 3 * (data[0] + data[2] + data[3])
     np.testing.assert_allclose(
         transform(merged)["pooled_covariance"], np.linalg.inv(expected), rtol=1e-8
@@ -74,16 +74,17 @@ def test_full_prior_batches_still_count_the_whole_prior(gaussian, exact_draws):
 @pytest.mark.parametrize("method", ["swiss", "consensus"])
 def test_the_dropped_batch_leaves_no_trace(gaussian, method):
     batches, _ = gaussian(1.0, 5.0)
-    clean = az_swiss.merge(batches, method=method, drop="b3")
+    clean = az_swiss.merge(batches, method=method, drop="b3", kind="inflated")
     batches["b3"] = {"x": batches["b3"]["x"] + 1e6}
     np.testing.assert_array_equal(
-        az_swiss.merge(batches, method=method, drop=3)["posterior"]["x"], clean["posterior"]["x"]
+        az_swiss.merge(batches, method=method, drop=3, kind="inflated")["posterior"]["x"],
+        clean["posterior"]["x"],
     )
 
 
 def test_undo_of_a_merge_with_drop_merges_to_the_same(gaussian):
     batches, _ = gaussian(1.0, 5.0)
-    merged = az_swiss.merge(batches, drop="b3")
+    merged = az_swiss.merge(batches, drop="b3", kind="inflated")
     again = az_swiss.merge(az_swiss.subposteriors(merged))
     np.testing.assert_allclose(again["posterior"]["x"], merged["posterior"]["x"], rtol=1e-8)
 
@@ -115,7 +116,9 @@ def test_pvalues_stay_uniform_when_half_the_batches_are_dropped():
         warnings.simplefilter("ignore", MergeWarning)
         for _ in range(200):
             centres = np.sqrt(8) * rng.standard_normal((8, 2))
-            merged = az_swiss.merge([{"x": draws + centre} for centre in centres], drop=range(4))
+            merged = az_swiss.merge(
+                [{"x": draws + centre} for centre in centres], drop=range(4), kind="inflated"
+            )
             found = containers.read(merged).groups["swiss_diagnostics"]
             low.append(float(found["q_pvalue"]) < 0.1)
     assert abs(np.mean(low) - 0.1) < 0.085
@@ -127,13 +130,13 @@ def test_an_integer_that_is_a_label_and_another_ones_position(gaussian):
     message = r'drop names 1, which is the label of batch 0 \("1"\) and the position of batch 1'
     with pytest.raises(ValueError, match=message):
         az_swiss.merge(batches, drop=1)
-    merged = az_swiss.merge(batches, drop="1")
+    merged = az_swiss.merge(batches, drop="1", kind="inflated")
     assert transform(merged)["batch"].values.tolist() == ["2", "3"]
 
 
 def test_what_was_dropped_is_not_said_of_a_later_merge(gaussian):
     batches, _ = gaussian(1.0, 5.0)
-    kept = az_swiss.subposteriors(az_swiss.merge(batches, drop="b1"))
+    kept = az_swiss.subposteriors(az_swiss.merge(batches, drop="b1", kind="inflated"))
     assert [type(label) for label in kept] == [str] * 4
     for batch in kept.values():
         said = containers.read(batch).groups["posterior"].attrs
@@ -144,11 +147,15 @@ def test_positions_and_labels_of_other_types(random_batches):
     batches = random_batches(np.random.default_rng(0), batches=3)
     labelled = dict(zip((10, 20, 30), batches, strict=True))
     for drop in (np.int64(1), np.array([1])):
-        assert az_swiss.merge(batches, drop=drop)["swiss_transform"].batch.values.tolist() == [
+        assert az_swiss.merge(batches, drop=drop, kind="inflated")[
+            "swiss_transform"
+        ].batch.values.tolist() == [
             "b0",
             "b2",
         ]
-    assert az_swiss.merge(labelled, drop=20)["swiss_transform"].batch.values.tolist() == [
+    assert az_swiss.merge(labelled, drop=20, kind="inflated")[
+        "swiss_transform"
+    ].batch.values.tolist() == [
         "10",
         "30",
     ]

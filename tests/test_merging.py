@@ -73,7 +73,9 @@ def merged_and_truth(request, exact_draws, random_covariance):
     draws = problem.batches(rng, exact_draws, prior_powers, powers)
     prior = {"prior": {"theta": exact_draws(rng, *problem.prior)}}
     kind = request.param.split(",")[0]
-    merged = az_swiss.merge(theta(draws), kind=kind, powers=powers, prior=prior)
+    merged = az_swiss.merge(
+        theta(draws), kind=kind, powers=powers, prior=prior if kind == "full_prior" else None
+    )
     return merged, problem.posterior
 
 
@@ -126,7 +128,7 @@ def test_draws_have_the_pooled_moments_for_all_shapes(seed, batches, shapes, dty
         for _ in range(batches)
     ]
     idatas = [{name: np.asarray(v, dtype) for name, v in idata.items()} for idata in idatas]
-    merged = az_swiss.merge(idatas)
+    merged = az_swiss.merge(idatas, kind="inflated")
     posterior = merged["posterior"]
     assert all(posterior[f"v{k}"].dtype == dtype for k in range(len(shapes)))
     flat = az_swiss.flatten(merged).values
@@ -153,7 +155,7 @@ def test_fifty_variables_have_the_pooled_moments(batches, dtype, seed):
         {name: (rng.normal(k, 1 + k, size=(2, 60))).astype(dtype) for k, name in enumerate(names)}
         for _ in range(batches)
     ]
-    merged = az_swiss.merge(idatas)
+    merged = az_swiss.merge(idatas, kind="inflated")
     assert list(merged["posterior"].data_vars) == names
     assert {array.dtype for array in merged["posterior"].data_vars.values()} == {np.dtype(dtype)}
     draws = az_swiss.flatten(merged).values
@@ -181,7 +183,7 @@ def test_variables_are_selected_as_by_arviz(options, names):
     rng = np.random.default_rng(0)
     every = ("mu", "beta", "log_tau", "tau")
     idatas = [{name: rng.standard_normal((2, 300)) for name in every} for _ in range(2)]
-    assert list(az_swiss.merge(idatas, **options)["posterior"].data_vars) == names
+    assert list(az_swiss.merge(idatas, kind="inflated", **options)["posterior"].data_vars) == names
 
 
 def test_powers_of_a_series_are_matched_by_label(random_batches):
@@ -229,7 +231,7 @@ def test_times_as_coordinates_survive_files(tmp_path):
         xr.Dataset({"x": (("chain", "draw", "t"), rng.normal(size=(2, 100, 3)))}, {"t": times})
         for _ in range(2)
     ]
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     tree = xr.DataTree.from_dict({f"/{k}": v for k, v in groups_of(merged).items()})
     path = tmp_path / "merged.nc"
     tree.to_netcdf(path, engine="h5netcdf")
@@ -248,8 +250,8 @@ def test_another_groups_statistics_are_not_attached(to_container):
         )
         for _ in range(2)
     ]
-    assert "sample_stats" in groups_of(az_swiss.merge(batches))
-    assert "sample_stats" not in groups_of(az_swiss.merge(batches, group="prior"))
+    assert "sample_stats" in groups_of(az_swiss.merge(batches, kind="inflated"))
+    assert "sample_stats" not in groups_of(az_swiss.merge(batches, group="prior", kind="inflated"))
 
 
 def test_data_of_the_batches_are_copied(to_container):
@@ -259,7 +261,7 @@ def test_data_of_the_batches_are_copied(to_container):
         to_container({"x": rng.normal(size=(2, 100))}, observed_data={"y": y.copy()})
         for _ in range(2)
     ]
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     groups_of(merged)["observed_data"]["y"].values[:] = -1
     assert (groups_of(batches[0])["observed_data"]["y"].values == 1).all()
 
@@ -272,7 +274,7 @@ def test_lazy_objects_are_not_loaded(tmp_path):
         dataset = xr.Dataset({"x": (("chain", "draw"), rng.normal(size=(2, 100)))})
         dataset.to_netcdf(path, engine="h5netcdf")
         opened.append(xr.open_dataset(path, engine="h5netcdf"))
-    az_swiss.merge(opened)
+    az_swiss.merge(opened, kind="inflated")
     assert not any(one["x"].variable._in_memory for one in opened)
     for one in opened:
         one.close()
@@ -286,7 +288,7 @@ def test_one_batch_is_left_as_it_is(random_batches):
 
 def test_agreeing_batches_are_left_as_they_are(random_batches):
     (batch,) = random_batches(np.random.default_rng(0), batches=1)
-    merged = az_swiss.merge([batch, batch, batch])
+    merged = az_swiss.merge([batch, batch, batch], kind="inflated")
     scale = merged["swiss_transform"]["scale"]
     np.testing.assert_allclose(scale, np.broadcast_to(np.eye(3), (3, 3, 3)), atol=1e-12)
 
@@ -299,7 +301,7 @@ def test_maps_are_the_papers_algorithm(random_batches):
         return (vectors * np.sqrt(values)) @ vectors.T
 
     batches = random_batches(np.random.default_rng(5), batches=5, size=4)
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     flat = [batch["theta"].reshape(-1, 4) for batch in batches]
     covariances = [np.cov(draws.T) for draws in flat]
     pooled = np.linalg.inv(np.mean([np.linalg.inv(c) for c in covariances], axis=0))
@@ -321,8 +323,8 @@ def test_equivariant_under_any_linear_map(random_batches, seed):
     batches = random_batches(rng, size=4)
     matrix, shift = rng.standard_normal((4, 4)), rng.standard_normal(4)
     moved = [{"theta": batch["theta"] @ matrix.T + shift} for batch in batches]
-    expected = rows(az_swiss.merge(batches)) @ matrix.T + shift
-    np.testing.assert_allclose(rows(az_swiss.merge(moved)), expected, atol=1e-8)
+    expected = rows(az_swiss.merge(batches, kind="inflated")) @ matrix.T + shift
+    np.testing.assert_allclose(rows(az_swiss.merge(moved, kind="inflated")), expected, atol=1e-8)
 
 
 def test_scales_from_e_minus_9_to_e_9_lose_nothing(random_batches):
@@ -330,7 +332,9 @@ def test_scales_from_e_minus_9_to_e_9_lose_nothing(random_batches):
     batches = random_batches(np.random.default_rng(0), size=6)
     scaled = [{"theta": batch["theta"] * scale} for batch in batches]
     np.testing.assert_allclose(
-        rows(az_swiss.merge(scaled)) / scale, rows(az_swiss.merge(batches)), atol=1e-9
+        rows(az_swiss.merge(scaled, kind="inflated")) / scale,
+        rows(az_swiss.merge(batches, kind="inflated")),
+        atol=1e-9,
     )
 
 
@@ -351,7 +355,10 @@ def test_coords_are_matched_by_label(random_batches):
         for batch in random_batches(np.random.default_rng(0))
     ]
     turned = [plain[0], *(batch.isel(term=[2, 0, 1]) for batch in plain[1:])]
-    xr.testing.assert_allclose(group(az_swiss.merge(plain)), group(az_swiss.merge(turned)))
+    xr.testing.assert_allclose(
+        group(az_swiss.merge(plain, kind="inflated")),
+        group(az_swiss.merge(turned, kind="inflated")),
+    )
 
 
 def test_order_of_variables_and_dims_does_not_matter(random_batches):
@@ -363,14 +370,17 @@ def test_order_of_variables_and_dims_does_not_matter(random_batches):
         plain[0],
         *(batch[["mu", "beta"]].transpose("term", "draw", "chain") for batch in plain[1:]),
     ]
-    xr.testing.assert_allclose(group(az_swiss.merge(plain)), group(az_swiss.merge(turned)))
+    xr.testing.assert_allclose(
+        group(az_swiss.merge(plain, kind="inflated")),
+        group(az_swiss.merge(turned, kind="inflated")),
+    )
 
 
 def test_order_of_batches_changes_only_the_order(random_batches):
     batches = dict(zip("pqrs", random_batches(np.random.default_rng(0)), strict=True))
     order = ["r", "p", "s", "q"]
-    straight = group(az_swiss.merge(batches))
-    shuffled = group(az_swiss.merge({label: batches[label] for label in order}))
+    straight = group(az_swiss.merge(batches, kind="inflated"))
+    shuffled = group(az_swiss.merge({label: batches[label] for label in order}, kind="inflated"))
     for label in order:
         np.testing.assert_allclose(
             shuffled["theta"].values[shuffled.batch == label],
@@ -385,7 +395,7 @@ def test_inputs_are_not_changed(to_container, random_batches):
         for batch in random_batches(np.random.default_rng(0))
     ]
     before = [{k: v.copy(deep=True) for k, v in groups_of(batch).items()} for batch in batches]
-    az_swiss.merge(batches, transforms={"mu": Shifted()})
+    az_swiss.merge(batches, transforms={"mu": Shifted()}, kind="inflated")
     for batch, groups in zip(batches, before, strict=True):
         assert list(groups_of(batch)) == list(groups)
         for name, dataset in groups_of(batch).items():
@@ -403,8 +413,10 @@ class Shifted:
 def test_own_transform_object(random_batches):
     """A shift is linear, so the merge is the same through it."""
     batches = random_batches(np.random.default_rng(0))
-    through = az_swiss.merge(batches, transforms={"theta": Shifted()})
-    np.testing.assert_allclose(rows(through), rows(az_swiss.merge(batches)), atol=1e-12)
+    through = az_swiss.merge(batches, transforms={"theta": Shifted()}, kind="inflated")
+    np.testing.assert_allclose(
+        rows(through), rows(az_swiss.merge(batches, kind="inflated")), atol=1e-12
+    )
 
 
 def test_transforms_merge_in_unconstrained_space():
@@ -412,9 +424,11 @@ def test_transforms_merge_in_unconstrained_space():
     logs = [rng.normal(mean, 0.3, size=(2, 200)) for mean in (0.0, 0.2, -0.1)]
     parts = [rng.dirichlet([2, 3, 4], size=(2, 200)) for _ in logs]
     batches = [{"s": np.exp(a), "p": p} for a, p in zip(logs, parts, strict=True)]
-    merged = az_swiss.merge(batches, transforms={"s": "log", "p": "simplex"})
+    merged = az_swiss.merge(batches, transforms={"s": "log", "p": "simplex"}, kind="inflated")
     ratios = [np.log(p[..., :-1]) - np.log(p[..., -1:]) for p in parts]
-    by_hand = az_swiss.merge([{"a": a, "r": r} for a, r in zip(logs, ratios, strict=True)])
+    by_hand = az_swiss.merge(
+        [{"a": a, "r": r} for a, r in zip(logs, ratios, strict=True)], kind="inflated"
+    )
     np.testing.assert_allclose(np.log(group(merged)["s"]), group(by_hand)["a"].values, atol=1e-12)
     np.testing.assert_allclose(group(merged)["p"].sum("p_dim_0"), 1.0)
     unconstrained = group(merged, "unconstrained_posterior")
@@ -424,7 +438,9 @@ def test_transforms_merge_in_unconstrained_space():
 
 
 def test_no_unconstrained_group_without_transforms(random_batches):
-    merged = az_swiss.merge(random_batches(np.random.default_rng(0)), transforms={"theta": None})
+    merged = az_swiss.merge(
+        random_batches(np.random.default_rng(0)), transforms={"theta": None}, kind="inflated"
+    )
     assert "unconstrained_posterior" not in groups_of(merged)
 
 
@@ -434,12 +450,14 @@ def test_constants_pass_through_unchanged(random_batches):
         {"theta": np.insert(batch["theta"], 1, 0.1, axis=-1), "one": np.ones((2, 200))}
         for batch in batches
     ]
-    merged = az_swiss.merge(padded)
+    merged = az_swiss.merge(padded, kind="inflated")
     values = group(merged)["theta"].values
     assert (values[..., 1] == 0.1).all()
     assert (group(merged)["one"] == 1.0).all()
     np.testing.assert_allclose(
-        values[..., [0, 2, 3]].reshape(-1, 3), rows(az_swiss.merge(batches)), atol=1e-12
+        values[..., [0, 2, 3]].reshape(-1, 3),
+        rows(az_swiss.merge(batches, kind="inflated")),
+        atol=1e-12,
     )
     labels = group(merged, "swiss_transform")["parameter"].values.tolist()
     assert labels == ["theta[0]", "theta[2]", "theta[3]"]
@@ -453,8 +471,10 @@ def test_corrected_covariance_removes_the_bias():
     """
     rng = np.random.default_rng(0)
     batches = [{"theta": rng.standard_normal((2, 100, 30))} for _ in range(40)]
-    plain = group(az_swiss.merge(batches), "swiss_transform")["pooled_covariance"].values
-    corrected = az_swiss.merge(batches, covariance="corrected")
+    plain = group(az_swiss.merge(batches, kind="inflated"), "swiss_transform")[
+        "pooled_covariance"
+    ].values
+    corrected = az_swiss.merge(batches, covariance="corrected", kind="inflated")
     better = group(corrected, "swiss_transform")["pooled_covariance"].values
     assert np.sqrt(np.diag(plain)).mean() < 0.95
     assert abs(np.sqrt(np.diag(better)).mean() - 1) < 0.032
@@ -466,13 +486,13 @@ def test_warns_of_shrinkage_with_the_figure():
     rng = np.random.default_rng(0)
     batches = [{"theta": rng.standard_normal((2, 100, 30))} for _ in range(5)]
     with pytest.warns(MergeWarning, match=r'sds are about (8|9|10)% too small.*"corrected"'):
-        az_swiss.merge(batches)
+        az_swiss.merge(batches, kind="inflated")
 
 
 def test_shrunk_covariance_with_fewer_draws_than_parameters():
     rng = np.random.default_rng(0)
     batches = [{"theta": rng.standard_normal((1, 30, 50))} for _ in range(4)]
-    merged = az_swiss.merge(batches, covariance="shrunk")
+    merged = az_swiss.merge(batches, covariance="shrunk", kind="inflated")
     sds = np.sqrt(np.diag(group(merged, "swiss_transform")["pooled_covariance"]))
     # A sample sd of 30 draws is off by 1 / sqrt(60) = 13%; pooling four of them halves that.
     np.testing.assert_allclose(sds, 1.0, atol=4 * 0.065)
@@ -480,15 +500,17 @@ def test_shrunk_covariance_with_fewer_draws_than_parameters():
 
 def test_diagonal_covariance_maps_each_parameter_alone(random_batches):
     batches = random_batches(np.random.default_rng(0))
-    merged = az_swiss.merge(batches, covariance="diagonal")
-    alone = az_swiss.merge([{"x": batch["theta"][..., 1]} for batch in batches])
+    merged = az_swiss.merge(batches, covariance="diagonal", kind="inflated")
+    alone = az_swiss.merge([{"x": batch["theta"][..., 1]} for batch in batches], kind="inflated")
     np.testing.assert_allclose(group(merged)["theta"][..., 1], group(alone)["x"], atol=1e-12)
 
 
 def test_callable_covariance(random_batches):
     batches = random_batches(np.random.default_rng(0))
-    merged = az_swiss.merge(batches, covariance=lambda draws: np.cov(draws.T))
-    np.testing.assert_allclose(rows(merged), rows(az_swiss.merge(batches)), atol=1e-10)
+    merged = az_swiss.merge(batches, covariance=lambda draws: np.cov(draws.T), kind="inflated")
+    np.testing.assert_allclose(
+        rows(merged), rows(az_swiss.merge(batches, kind="inflated")), atol=1e-10
+    )
 
 
 def test_unequal_draws_and_chains(random_batches, exact_draws):
@@ -500,7 +522,7 @@ def test_unequal_draws_and_chains(random_batches, exact_draws):
         ]
     )
     with pytest.warns(MergeWarning, match="60 to 200 draws a chain"):
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     assert dict(group(merged).sizes) == {"chain": 6, "draw": 60, "theta_dim_0": 2}
     assert group(merged)["batch"].values.tolist() == ["b0", "b0", "b1", "b1", "b1", "b2"]
     np.testing.assert_allclose(group(merged, "swiss_transform")["pooled_mean"], 0, atol=1e-12)
@@ -568,7 +590,7 @@ def test_deterministics_are_told_by_sampled_variables():
         posterior["double"] = 2 * posterior["a"]
         batches.append(posterior.assign_attrs(sampled_variables=["a"]))
     with pytest.warns(MergeWarning, match=r"left out of the merge: double \(deterministic"):
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     assert list(group(merged).data_vars) == ["a"]
     assert list(group(az_swiss.merge(batches, var_names=["double"])).data_vars) == ["double"]
 
@@ -580,24 +602,29 @@ def test_batch_local_variables_are_left_out_and_named(random_batches):
         local = ("chain", "draw", "school"), batch["theta"][..., :2]
         batches.append(posterior.assign(z=local).assign_coords(school=[f"s{k}", f"t{k}"]))
     with pytest.warns(MergeWarning, match=r"left out of the merge: z \(coordinates differ"):
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     assert list(group(merged).data_vars) == ["beta", "mu"]
 
 
 def test_labels_come_from_the_mapping_then_the_attributes(random_batches):
     batches = random_batches(np.random.default_rng(0), batches=2)
-    named = group(az_swiss.merge({"north": batches[0], 7: batches[1]}))
+    named = group(az_swiss.merge({"north": batches[0], 7: batches[1]}, kind="inflated"))
     assert named["batch"].values.tolist() == ["north", "north", "7", "7"]
     said = [
         labelled(batch["theta"], ["a", "b", "c"]).assign_attrs(swiss_batch=label)
         for batch, label in zip(batches, ["x", "y"], strict=True)
     ]
-    assert group(az_swiss.merge(said))["batch"].values.tolist() == ["x", "x", "y", "y"]
+    assert group(az_swiss.merge(said, kind="inflated"))["batch"].values.tolist() == [
+        "x",
+        "x",
+        "y",
+        "y",
+    ]
 
 
 def test_other_group(random_batches):
     batches = [{"prior": batch} for batch in random_batches(np.random.default_rng(0))]
-    merged = az_swiss.merge(batches, group="prior")
+    merged = az_swiss.merge(batches, group="prior", kind="inflated")
     assert "prior" in groups_of(merged)
     assert "posterior" not in groups_of(merged)
 
@@ -607,7 +634,7 @@ def test_the_finest_dtype_of_all_batches_is_kept():
     draws = [1e6 + rng.standard_normal((2, 200)) for _ in range(2)]
     first = {"mu": draws[0].astype(np.float32), "fixed": np.full((2, 200), 0.1, np.float32)}
     second = {"mu": draws[1], "fixed": np.full((2, 200), 0.1)}
-    merged = az_swiss.merge([first, second])
+    merged = az_swiss.merge([first, second], kind="inflated")
     assert group(merged)["mu"].dtype == float
     back = group(az_swiss.subposteriors(merged)["b1"])
     np.testing.assert_allclose(back["mu"], draws[1], rtol=0, atol=1e-8)

@@ -106,7 +106,7 @@ def test_new_draws_are_shaped_like_one_batch(method, random_batches, to_containe
         to_container(batch, sample_stats={"diverging": np.zeros((2, 200), bool)})
         for batch in random_batches(np.random.default_rng(3), 3, chains=2, draws=200)
     ]
-    merged = az_swiss.merge(batches, method=method, random_seed=0)
+    merged = az_swiss.merge(batches, method=method, random_seed=0, kind="inflated")
     assert theta(merged).shape == (2, 200, 3)
     assert np.isfinite(theta(merged)).all()
     assert "batch" not in merged["posterior"].coords
@@ -120,7 +120,8 @@ def test_new_draws_are_shaped_like_one_batch(method, random_batches, to_containe
 def test_the_seed_decides(method, random_batches):
     batches = random_batches(np.random.default_rng(3), 3)
     first, again, other = (
-        theta(az_swiss.merge(batches, method=method, random_seed=seed)) for seed in (5, 5, 6)
+        theta(az_swiss.merge(batches, method=method, random_seed=seed, kind="inflated"))
+        for seed in (5, 5, 6)
     )
     assert np.array_equal(first, again)
     assert np.array_equal(first, other) == (method == "consensus")
@@ -129,10 +130,12 @@ def test_the_seed_decides(method, random_batches):
 @pytest.mark.parametrize("method", ALL)
 def test_common_units_do_not_matter(method, random_batches):
     batches = random_batches(np.random.default_rng(4), 3)
-    merged = az_swiss.merge(batches, method=method, random_seed=1)
+    merged = az_swiss.merge(batches, method=method, random_seed=1, kind="inflated")
     small = [{"theta": 1e-3 * batch["theta"]} for batch in batches]
     np.testing.assert_allclose(
-        1e3 * theta(az_swiss.merge(small, method=method, random_seed=1)), theta(merged), atol=1e-9
+        1e3 * theta(az_swiss.merge(small, method=method, random_seed=1, kind="inflated")),
+        theta(merged),
+        atol=1e-9,
     )
 
 
@@ -140,9 +143,12 @@ def test_common_units_do_not_matter(method, random_batches):
 def test_units_of_single_parameters_do_not_matter(method, random_batches):
     batches = random_batches(np.random.default_rng(4), 3)
     units = np.array([1e-3, 1.0, 1e4])
-    merged = az_swiss.merge(batches, method=method, random_seed=1)
+    merged = az_swiss.merge(batches, method=method, random_seed=1, kind="inflated")
     other = az_swiss.merge(
-        [{"theta": units * batch["theta"]} for batch in batches], method=method, random_seed=1
+        [{"theta": units * batch["theta"]} for batch in batches],
+        method=method,
+        random_seed=1,
+        kind="inflated",
     )
     np.testing.assert_allclose(theta(other) / units, theta(merged), atol=1e-7)
 
@@ -151,7 +157,7 @@ def test_units_of_single_parameters_do_not_matter(method, random_batches):
 def test_without_standardising_units_matter_as_in_the_r_package(method, random_batches):
     batches = random_batches(np.random.default_rng(4), 3)
     small = [{"theta": 1e-3 * batch["theta"]} for batch in batches]
-    options = {"method": method, "random_seed": 1, "standardise": False}
+    options = {"method": method, "random_seed": 1, "standardise": False, "kind": "inflated"}
     difference = 1e3 * theta(az_swiss.merge(small, **options)) - theta(
         az_swiss.merge(batches, **options)
     )
@@ -200,7 +206,7 @@ def test_recentre_keeps_shapes_and_takes_the_plain_mean(random_batches):
 
 def test_pool_leaves_the_draws_alone(random_batches):
     batches = random_batches(np.random.default_rng(6), 4)
-    merged = theta(az_swiss.merge(batches, method="pool"))
+    merged = theta(az_swiss.merge(batches, method="pool", kind="inflated"))
     np.testing.assert_allclose(merged, np.concatenate([b["theta"] for b in batches]), atol=1e-13)
 
 
@@ -248,7 +254,8 @@ def test_barycenters_do_not_depend_on_units(random_batches, method):
     units = np.exp([-9.0, 0.0, 9.0])
     scaled = [{"theta": batch["theta"] * units} for batch in batches]
     plain, other = (
-        theta(az_swiss.merge(each, method=method, random_seed=0)) for each in (batches, scaled)
+        theta(az_swiss.merge(each, method=method, random_seed=0, kind="inflated"))
+        for each in (batches, scaled)
     )
     np.testing.assert_allclose(other / units, plain, atol=1e-8)
 
@@ -258,7 +265,7 @@ def test_a_barycenter_that_is_not_found_says_what_to_do(random_batches):
     batches = random_batches(np.random.default_rng(9), 4, draws=1000)
     scaled = [{"theta": batch["theta"] * np.exp([-9.0, 0.0, 9.0])} for batch in batches]
     with pytest.raises(ValueError, match=r"barycenter was not found .*standardise=True, or .*swis"):
-        az_swiss.merge(scaled, method="barycenter", standardise=False)
+        az_swiss.merge(scaled, method="barycenter", standardise=False, kind="inflated")
 
 
 def test_barycenter_weights_make_equal_covariances_exact(exact_draws):
@@ -279,7 +286,7 @@ def test_quantile_averages_order_statistics_and_keeps_dependence():
         {"theta": scale * rng.multivariate_normal(np.zeros(2), covariance, size=(1, 4000))}
         for scale in (0.5, 1.0, 1.5)
     ]
-    made = rows(az_swiss.merge(batches, method="quantile"))
+    made = rows(az_swiss.merge(batches, method="quantile", kind="inflated"))
     expected = np.mean([np.sort(batch["theta"][0], axis=0) for batch in batches], axis=0)
     np.testing.assert_allclose(np.sort(made, axis=0), expected, atol=1e-12)
     # a correlation of .8 has a standard error of (1 - .64) / sqrt(4000) = .0057
@@ -308,10 +315,10 @@ def test_median_ignores_a_bad_batch():
     rng = np.random.default_rng(13)
     batches = [{"theta": rng.normal(size=(1, 1000, 2))} for _ in range(7)]
     batches.append({"theta": rng.normal(50, 1, size=(1, 1000, 2))})
-    made = rows(az_swiss.merge(batches, method="median", random_seed=0))
+    made = rows(az_swiss.merge(batches, method="median", random_seed=0, kind="inflated"))
     # an eighth of the draws would come from the bad batch if it counted like the others
     assert np.mean(made[:, 0] > 25) < 0.03
-    pooled = rows(az_swiss.merge(batches, method="pool"))
+    pooled = rows(az_swiss.merge(batches, method="pool", kind="inflated"))
     assert np.mean(pooled[:, 0] > 25) == 0.125
 
 
@@ -389,7 +396,9 @@ def test_new_draws_of_transformed_and_constant_variables(method):
     batches = [
         {"sigma": rng.gamma(9, 1, size=(2, 300)), "fixed": np.full((2, 300), 1.5)} for _ in range(3)
     ]
-    merged = az_swiss.merge(batches, method=method, transforms={"sigma": "log"}, random_seed=0)
+    merged = az_swiss.merge(
+        batches, method=method, transforms={"sigma": "log"}, random_seed=0, kind="inflated"
+    )
     sigma = merged["posterior"]["sigma"].values
     np.testing.assert_allclose(
         np.log(sigma), merged["unconstrained_posterior"]["sigma"].values, atol=1e-12
@@ -403,7 +412,7 @@ def test_unequal_numbers_of_draws_use_the_shortest(method, random_batches):
     batches = random_batches(rng, 2, chains=3, draws=300)
     batches += random_batches(rng, 1, chains=2, draws=200)
     with pytest.warns(az_swiss.MergeWarning, match="first 2 chains and the first 200 draws"):
-        merged = az_swiss.merge(batches, method=method)
+        merged = az_swiss.merge(batches, method=method, kind="inflated")
     assert theta(merged).shape == (2, 200, 3)
 
 
@@ -447,7 +456,7 @@ def test_gaussian_subtracts_the_prior_as_swiss_does(random_batches):
 )
 def test_bad_options_are_named(arguments, error, message, random_batches):
     with pytest.raises(error, match=message):
-        az_swiss.merge(random_batches(np.random.default_rng(21), 2), **arguments)
+        az_swiss.merge(random_batches(np.random.default_rng(21), 2), kind="inflated", **arguments)
 
 
 def test_a_method_is_one_function_and_one_line(random_batches, monkeypatch):
@@ -459,7 +468,7 @@ def test_a_method_is_one_function_and_one_line(random_batches, monkeypatch):
         return [AffineMap(np.eye(size), m.mean, m.mean + by) for m in given.moments]
 
     batches = random_batches(np.random.default_rng(22), 2)
-    merged = az_swiss.merge(batches, method="shifted", by=2.0)
+    merged = az_swiss.merge(batches, method="shifted", by=2.0, kind="inflated")
     np.testing.assert_allclose(theta(merged)[:2], batches[0]["theta"] + 2, atol=1e-12)
 
 

@@ -72,7 +72,7 @@ def test_batches_one_line_a_batch_and_the_merged(merged):
 def test_batches_a_pair_shares_a_row(parameters):
     rng = np.random.default_rng(0)
     batches = [{"x": rng.standard_normal((2, 100, parameters))} for _ in range(2)]
-    pairs = az_swiss.plot_batches(az_swiss.merge(batches))
+    pairs = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"))
     assert len(pairs) == parameters
     for before, after in pairs:
         left, right = before.get_subplotspec(), after.get_subplotspec()
@@ -127,7 +127,9 @@ def test_batches_leaves_out_constant_elements():
     for _ in range(2):
         low = np.tril(rng.random((2, 100, 2, 2)) + 0.5)
         batches.append({"chol": low / np.linalg.norm(low, axis=-1, keepdims=True)})
-    axes = az_swiss.plot_batches(az_swiss.merge(batches, transforms={"chol": "cholesky_corr"}))
+    axes = az_swiss.plot_batches(
+        az_swiss.merge(batches, transforms={"chol": "cholesky_corr"}, kind="inflated")
+    )
     assert [ax.get_title() for ax in axes[:, 0]] == ["chol[1, 0]", "chol[1, 1]"]
     assert all(len(ax.lines) == 3 for ax in axes.ravel())
 
@@ -148,12 +150,12 @@ def test_legends_fit_above_few_panels(parameters):
         for b in range(5)
     }
     with pytest.warns(az_swiss.MergeWarning, match="disagree"):
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     full = {"x": rng.normal(size=(2, 100, parameters))}
     drawn = [az_swiss.plot_shift(merged), az_swiss.plot_batches(merged, reference=full)]
     if parameters == 2:
         drawn.append(az_swiss.plot_maps(merged))
-    table = az_swiss.compare(list(batches.values())[:4], full, methods=["swiss"])
+    table = az_swiss.compare(list(batches.values())[:4], full, methods=["swiss"], kind="inflated")
     drawn.append(az_swiss.plot_discrepancy(table, measures="iad"))
     for axes in drawn:
         legend, figure = extent_of_legend(axes)
@@ -164,7 +166,7 @@ def test_legends_fit_above_few_panels(parameters):
 def test_long_names_are_wrapped():
     rng = np.random.default_rng(0)
     name = "a_parameter_with_a_name_that_is_far_too_long_for_one_line"
-    merged = az_swiss.merge([{name: rng.normal(size=(2, 100))} for _ in range(2)])
+    merged = az_swiss.merge([{name: rng.normal(size=(2, 100))} for _ in range(2)], kind="inflated")
     (title,) = (ax.get_title() for ax in az_swiss.plot_shift(merged))
     assert title.replace("\n", "") == name
     assert max(map(len, title.split("\n"))) <= style.TITLE_WIDTH
@@ -175,7 +177,7 @@ def test_merged_is_drawn_where_the_merged_draws_are(method):
     batches = make_batches(3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(batches, method=method)
+        merged = az_swiss.merge(batches, method=method, kind="inflated")
     draws = merged["posterior"]["beta"].values.reshape(-1, 2)
     ax = az_swiss.plot_shift(merged, var_names="beta", prob=0.9)[0]
     assert ax.lines[0].get_xdata()[0] == pytest.approx(draws[:, 0].mean())
@@ -197,7 +199,7 @@ def test_probabilities_are_none_but_between_zero_and_one(merged, prob):
 def test_discrepancy_takes_a_table_of_compare(merged):
     with pytest.raises(TypeError, match="takes the table that compare returns, got"):
         az_swiss.plot_discrepancy(merged)
-    table = az_swiss.compare(make_batches(3), methods=["swiss", "pool"])
+    table = az_swiss.compare(make_batches(3), methods=["swiss", "pool"], kind="inflated")
     with pytest.raises(ValueError, match="give compare a reference"):
         az_swiss.plot_discrepancy(table, measures="iad")
 
@@ -265,7 +267,7 @@ def test_shift_marks_what_only_the_draws_tell_once_diagnosed():
     batches = make_batches(8, draws=400)
     half = xr.where(batches["b2"]["chain"] == 0, 2.0, -2.0)
     batches["b2"] = batches["b2"].assign(beta=batches["b2"]["beta"] + half)
-    merged = az_swiss.merge(batches)
+    merged = az_swiss.merge(batches, kind="inflated")
     plain = az_swiss.plot_shift(merged, var_names="beta")[0]
     assert [line.get_marker() for line in plain.lines] == ["None", "o"]
     marked = az_swiss.plot_shift(az_swiss.diagnose(merged), var_names="beta")[0]
@@ -276,7 +278,7 @@ def test_shift_marks_what_only_the_draws_tell_once_diagnosed():
 def test_shift_and_maps_take_the_dimension_of_a_simplex():
     rng = np.random.default_rng(0)
     batches = [{"w": rng.dirichlet([40, 30, 20], size=(2, 100))} for _ in range(2)]
-    merged = az_swiss.merge(batches, transforms={"w": "simplex"})
+    merged = az_swiss.merge(batches, transforms={"w": "simplex"}, kind="inflated")
     titles = [ax.get_title() for ax in az_swiss.plot_shift(merged, coords={"w_dim_0": [2]})]
     assert titles == [ax.get_title() for ax in az_swiss.plot_shift(merged)]
     assert len(titles) == 2
@@ -362,7 +364,9 @@ def table():
     reference = make_batches(1)["b0"][["beta"]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        return az_swiss.compare(batches, reference, methods=["swiss", "consensus", "pool"])
+        return az_swiss.compare(
+            batches, reference, methods=["swiss", "consensus", "pool"], kind="inflated"
+        )
 
 
 def test_discrepancy_dots_are_the_measures_and_bars_their_floors(table):
@@ -391,7 +395,7 @@ def test_discrepancy_unknown_measure(table):
 
 def test_discrepancy_without_a_reference_distances_between_methods():
     batches = [batch[["beta"]] for batch in make_batches(4).values()]
-    table = az_swiss.compare(batches, methods=["swiss", "consensus", "recentre"])
+    table = az_swiss.compare(batches, methods=["swiss", "consensus", "recentre"], kind="inflated")
     (ax,) = az_swiss.plot_discrepancy(table)
     assert len(ax.lines) == 3
     np.testing.assert_array_equal(
@@ -423,6 +427,8 @@ def test_labeller_and_figsize_are_arvizs(merged):
 
 def test_forty_panels_at_most():
     rng = np.random.default_rng(0)
-    merged = az_swiss.merge([{"x": rng.standard_normal((2, 700, 41))} for _ in range(2)])
+    merged = az_swiss.merge(
+        [{"x": rng.standard_normal((2, 700, 41))} for _ in range(2)], kind="inflated"
+    )
     with pytest.warns(UserWarning, match="drawing the first 40 of 41 parameters"):
         assert len(az_swiss.plot_shift(merged)) == 40

@@ -96,7 +96,13 @@ def log_rates():
     ]
     total = sum(one.exposures for one in densities)
     mean = digamma(batches * counts) - np.log(total)
-    return az_swiss.merge(draws), densities, mean, np.sqrt(polygamma(1, batches * counts)), draws
+    return (
+        az_swiss.merge(draws, kind="inflated"),
+        densities,
+        mean,
+        np.sqrt(polygamma(1, batches * counts)),
+        draws,
+    )
 
 
 def mahalanobis(merged, mean, covariance, name="theta"):
@@ -117,7 +123,7 @@ def test_exact_merge_is_left_alone(gaussian_merge, kind):
 def test_one_round_is_exact_for_a_gaussian_posterior(gaussian_merge):
     merged, densities, draws = gaussian_merge()
     exact = merged["swiss_transform"]
-    wrong = az_swiss.merge(draws, method="recentre")
+    wrong = az_swiss.merge(draws, method="recentre", kind="inflated")
     refined = az_swiss.refine(wrong, densities, rounds=1, random_seed=1, **QUIET)
     record = refined["swiss_transform"]
     np.testing.assert_allclose(record["pooled_mean"], exact["pooled_mean"], atol=1e-8)
@@ -129,7 +135,7 @@ def test_one_round_is_exact_for_a_gaussian_posterior(gaussian_merge):
 @pytest.mark.parametrize("method", ["swiss", "pool", "recentre"])
 def test_subposteriors_undo_every_round(log_rates, method):
     _, densities, _, _, draws = log_rates
-    merged = az_swiss.merge(draws, method=method)
+    merged = az_swiss.merge(draws, method=method, kind="inflated")
     for rounds in (4, 2):
         merged = az_swiss.refine(merged, densities, rounds=rounds, random_seed=3, **QUIET)
     for label, back in az_swiss.subposteriors(merged).items():
@@ -139,7 +145,7 @@ def test_subposteriors_undo_every_round(log_rates, method):
 
 def test_newly_made_draws_can_be_refined(log_rates):
     _, densities, mean, sd, draws = log_rates
-    merged = az_swiss.merge(draws, method="consensus")
+    merged = az_swiss.merge(draws, method="consensus", kind="inflated")
     refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
     assert mahalanobis(refined, mean, np.diag(sd**2), "u") < 0.1
     assert "scale" not in refined["swiss_transform"]
@@ -229,14 +235,18 @@ def test_steps_that_do_not_shrink_are_warned_of():
     draws = [{"u": np.log(rng.gamma(2 * counts, size=(2, 300, 2)) / 100)} for _ in range(2)]
     densities = [Growing(counts, np.full(2, 50.0)) for _ in range(2)]
     with pytest.warns(az_swiss.MergeWarning, match="steps of refine do not shrink"):
-        az_swiss.refine(az_swiss.merge(draws), densities, points=50, random_seed=1, **QUIET)
+        az_swiss.refine(
+            az_swiss.merge(draws, kind="inflated"), densities, points=50, random_seed=1, **QUIET
+        )
 
 
 def far_case(start, sd=0.04):
     """Return draws of one log rate that are far from its posterior, and the densities."""
     rng = np.random.default_rng(1)
     densities = [LogRate(np.array([t]), np.array([50.0])) for t in (150.0, 160.0, 140.0, 150.0)]
-    return az_swiss.merge([{"u": rng.normal(start, sd, (2, 500, 1))} for _ in densities]), densities
+    return az_swiss.merge(
+        [{"u": rng.normal(start, sd, (2, 500, 1))} for _ in densities], kind="inflated"
+    ), densities
 
 
 def off_by(refined):
@@ -279,7 +289,7 @@ def test_transformed_variables_constants_and_other_groups(tmp_path, to_container
                 sample_stats={"diverging": np.zeros((2, 400), dtype=bool)},
             )
         )
-    merged = az_swiss.merge(batches, transforms={"rate": "log"})
+    merged = az_swiss.merge(batches, transforms={"rate": "log"}, kind="inflated")
     contents = containers.read(merged)
     stale = {**contents.groups, "log_likelihood": contents.groups["posterior"]}
     merged = containers.build(stale, contents.kind)
@@ -312,7 +322,9 @@ def test_float32_draws_stay_float32():
     draws = [
         {"u": np.log(rng.gamma(18.0, size=(2, 400, 2)) / 6).astype(np.float32)} for _ in range(2)
     ]
-    refined = az_swiss.refine(az_swiss.merge(draws), densities, random_seed=1, **QUIET)
+    refined = az_swiss.refine(
+        az_swiss.merge(draws, kind="inflated"), densities, random_seed=1, **QUIET
+    )
     assert refined["posterior"]["u"].dtype == np.float32
 
 
@@ -443,7 +455,7 @@ def test_a_density_that_is_cut_off_is_not_refined():
         batches.append({"tau": draws})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     assert (merged["posterior"]["tau"] < 0).any()
     with pytest.raises(
         ValueError, match=r"merged draws are outside the bounds of tau.*transforms="
@@ -460,7 +472,7 @@ def test_shifts_are_seen_from_the_refined_posterior(logistic_regression, sample_
         for part in np.array_split(np.arange(600), 4)
     ]
     draws = [sample_batch(rng, one, 3, power=4) for one in densities]
-    merged = az_swiss.merge([{"theta": one.reshape(4, -1, 3)} for one in draws])
+    merged = az_swiss.merge([{"theta": one.reshape(4, -1, 3)} for one in draws], kind="inflated")
     refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
     maps = refined["swiss_transform"]
     sd = np.sqrt(np.diag(maps["pooled_covariance"]))

@@ -35,7 +35,9 @@ class Normal:
 def normal_case(batches=4, size=3):
     rng = np.random.default_rng(0)
     densities = [Normal(rng.normal(0, 0.5, size)) for _ in range(batches)]
-    return az_swiss.merge([{"x": one.draw(rng, batches)} for one in densities]), densities
+    return az_swiss.merge(
+        [{"x": one.draw(rng, batches)} for one in densities], kind="inflated"
+    ), densities
 
 
 def test_resampled_draws_are_an_ordinary_posterior():
@@ -78,7 +80,7 @@ def test_resampling_keeps_variables_data_and_transforms(to_container):
         )
         for one in densities
     ]
-    merged = az_swiss.merge(batches, transforms={"rate": "log"})
+    merged = az_swiss.merge(batches, transforms={"rate": "log"}, kind="inflated")
     certified = az_swiss.certify(merged, densities, draws=400, random_seed=1, **QUIET)
     # the moments of the certificate are those on the variables' own scale
     assert certified["swiss_certificate"]["mean"].item() > 0

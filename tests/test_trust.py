@@ -41,7 +41,7 @@ def batches(to_container):
 
 @pytest.fixture(scope="module")
 def merged(batches):
-    return az_swiss.merge(batches, transforms=TRANSFORMS)
+    return az_swiss.merge(batches, transforms=TRANSFORMS, kind="inflated")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,9 @@ def test_divergences_are_counted_by_batch(diagnosed):
 
 def test_without_divergences_there_is_no_such_variable():
     rng = np.random.default_rng(0)
-    merged = az_swiss.merge([{"x": rng.standard_normal((2, 100))} for _ in range(2)])
+    merged = az_swiss.merge(
+        [{"x": rng.standard_normal((2, 100))} for _ in range(2)], kind="inflated"
+    )
     assert "divergences" not in diagnostics(az_swiss.diagnose(merged))
 
 
@@ -119,7 +121,7 @@ def test_shape_is_of_shape_whatever_the_method(method):
         draws = rng.standard_normal((2, 250, 2)) * rng.uniform(0.5, 2.0)
         batches.append({"x": draws + np.sqrt(6) * rng.standard_normal(2)})
     by_method, by_swiss = (
-        diagnostics(az_swiss.diagnose(az_swiss.merge(batches, method=name)))
+        diagnostics(az_swiss.diagnose(az_swiss.merge(batches, method=name, kind="inflated")))
         for name in (method, "swiss")
     )
     np.testing.assert_allclose(by_method["shape"], by_swiss["shape"], atol=1e-6)
@@ -129,7 +131,9 @@ def test_shape_is_of_shape_whatever_the_method(method):
 def test_shape_of_equal_batches_is_its_noise_on_average():
     """Each ratio has an sd of about .2: the mean of 30 differs from one by less than .15."""
     rng = np.random.default_rng(0)
-    merged = az_swiss.merge([{"x": rng.gamma(4.0, size=(4, 250, 3))} for _ in range(10)])
+    merged = az_swiss.merge(
+        [{"x": rng.gamma(4.0, size=(4, 250, 3))} for _ in range(10)], kind="inflated"
+    )
     found = diagnostics(az_swiss.diagnose(merged))
     assert abs(float((found["shape"] / found["shape_noise"]).mean()) - 1) < 0.15
 
@@ -138,7 +142,7 @@ def test_shape_finds_what_moments_cannot():
     rng = np.random.default_rng(0)
     batches = [{"x": rng.standard_normal((4, 250))} for _ in range(6)]
     batches[3] = {"x": rng.exponential(size=(4, 250)) - 1}
-    found = diagnostics(az_swiss.diagnose(az_swiss.merge(batches)))
+    found = diagnostics(az_swiss.diagnose(az_swiss.merge(batches, kind="inflated")))
     beyond = (found["shape"] - 2 * found["shape_noise"]).values[:, 0]
     assert beyond[3] > 0.1
     assert np.delete(beyond, 3).max() < 0.02
@@ -148,7 +152,7 @@ def test_a_bimodal_batch_does_not_spoil_the_shape_of_the_others():
     rng = np.random.default_rng(0)
     batches = [{"x": rng.standard_normal((4, 250))} for _ in range(3)]
     batches[1] = {"x": rng.standard_normal((4, 250)) + 8 * rng.integers(0, 2, (4, 250))}
-    found = diagnostics(az_swiss.diagnose(az_swiss.merge(batches)))
+    found = diagnostics(az_swiss.diagnose(az_swiss.merge(batches, kind="inflated")))
     assert float(found["valley"][1, 0]) > 0.9
     assert float(found["shape"][1, 0]) > 0.3
     assert float(found["shape"][[0, 2], 0].max()) < 0.1
@@ -176,7 +180,9 @@ def test_one_batch_has_no_shape():
 def test_too_few_draws_for_rhat_give_nan():
     rng = np.random.default_rng(0)
     with pytest.warns(az_swiss.MergeWarning):
-        merged = az_swiss.merge([{"x": rng.standard_normal((2, 3))} for _ in range(2)])
+        merged = az_swiss.merge(
+            [{"x": rng.standard_normal((2, 3))} for _ in range(2)], kind="inflated"
+        )
     assert np.isnan(diagnostics(az_swiss.diagnose(merged))["rhat"]).all()
 
 
@@ -193,7 +199,9 @@ def test_file_round_trip(diagnosed, tmp_path):
 def test_newly_made_draws_are_refused():
     rng = np.random.default_rng(0)
     merged = az_swiss.merge(
-        [{"x": rng.standard_normal((2, 100))} for _ in range(2)], method="consensus"
+        [{"x": rng.standard_normal((2, 100))} for _ in range(2)],
+        method="consensus",
+        kind="inflated",
     )
     with pytest.raises(ValueError, match=r'method "consensus".*Diagnose merge\(idatas, method="sw'):
         az_swiss.diagnose(merged)
@@ -227,6 +235,8 @@ def test_a_single_chain_is_compared_with_itself():
     batches[1]["x"] += np.linspace(0, 6, 400)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        rhat = az_swiss.diagnose(az_swiss.merge(batches))["swiss_diagnostics"]["rhat"].values[:, 0]
+        rhat = az_swiss.diagnose(az_swiss.merge(batches, kind="inflated"))["swiss_diagnostics"][
+            "rhat"
+        ].values[:, 0]
     assert rhat[1] > 1.5
     assert np.all(rhat[[0, 2]] < 1.05)

@@ -25,7 +25,7 @@ def test_subposteriors_undo_merge(seed, batches, size):
         }
         for k in range(batches)
     }
-    back = az_swiss.subposteriors(az_swiss.merge(idatas))
+    back = az_swiss.subposteriors(az_swiss.merge(idatas, kind="inflated"))
     assert list(back) == list(idatas)
     for label, idata in idatas.items():
         np.testing.assert_allclose(
@@ -48,7 +48,7 @@ def test_undo_with_transforms_and_constants(to_container):
         )
         for _ in range(4)
     ]
-    merged = az_swiss.merge(idatas, transforms={"s": "log", "p": "simplex"})
+    merged = az_swiss.merge(idatas, transforms={"s": "log", "p": "simplex"}, kind="inflated")
     back = az_swiss.subposteriors(merged)
     for idata, undone in zip(idatas, back.values(), strict=True):
         assert type(undone) is type(idata)
@@ -75,7 +75,7 @@ class Cube:
 
 def test_own_transforms_must_be_given_again(random_batches):
     batches = random_batches(np.random.default_rng(0))
-    merged = az_swiss.merge(batches, transforms={"theta": Cube()})
+    merged = az_swiss.merge(batches, transforms={"theta": Cube()}, kind="inflated")
     with pytest.raises(ValueError, match="variable theta was merged with your own transform Cube"):
         az_swiss.subposteriors(merged)
     back = az_swiss.subposteriors(merged, transforms={"theta": Cube()})

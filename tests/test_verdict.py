@@ -24,7 +24,7 @@ def partition(rng, count=6, size=3, chains=4, draws=250):
 def judged(batches, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        return az_swiss.report(az_swiss.merge(batches, **options))
+        return az_swiss.report(az_swiss.merge(batches, **{"kind": "inflated", **options}))
 
 
 def named(report):
@@ -129,7 +129,7 @@ def test_a_dozen_bad_batches_of_a_hundred_are_named_as_the_warning_does():
     for label in bad:
         batches[label]["beta"] += 150
     with pytest.warns(az_swiss.MergeWarning, match="disagree") as warned:
-        report = az_swiss.report(az_swiss.merge(batches))
+        report = az_swiss.report(az_swiss.merge(batches, kind="inflated"))
     assert named(report) == set(bad)
     assert "12 of 100 batches are in doubt" in str(report)
     assert "without those named" not in str(report)
@@ -143,7 +143,7 @@ def test_the_warning_lists_the_same_as_the_report_when_none_is_named():
     for b in range(20):
         batches[f"b{b}"]["beta"] += 30 * b
     with pytest.warns(az_swiss.MergeWarning, match="disagree") as warned:
-        (finding,) = az_swiss.report(az_swiss.merge(batches)).findings
+        (finding,) = az_swiss.report(az_swiss.merge(batches, kind="inflated")).findings
     listed = finding.what.partition("furthest ")[2].partition(")")[0].split(", ")
     assert len(listed) == 5
     assert all(f'("{label}")' in str(warned[0].message) for label in listed)
@@ -201,7 +201,10 @@ def test_divergences_and_few_effective_draws(to_container):
 
 def test_skewed_parameters_and_few_draws_concern_the_whole_merge():
     rng = np.random.default_rng(0)
-    batches = [{"s": rng.exponential(size=(4, 80)), "x": rng.normal(size=(4, 80, 20))}] * 2
+    batches = [
+        {"s": rng.exponential(size=(4, 80)), "x": rng.normal(away, 1, size=(4, 80, 20))}
+        for away in (-1, 1)
+    ]
     report = judged(batches)
     by_flag = {finding.flag: finding for finding in report.findings}
     assert set(by_flag) == {"skewed", "few draws"}
@@ -214,7 +217,8 @@ def test_skewed_parameters_and_few_draws_concern_the_whole_merge():
 def test_two_modes_everywhere_concern_the_whole_merge():
     rng = np.random.default_rng(0)
     batches = [
-        {"x": rng.standard_normal((4, 250)) + 8 * rng.integers(0, 2, (4, 250))} for _ in range(3)
+        {"x": away + rng.standard_normal((4, 250)) + 8 * rng.integers(0, 2, (4, 250))}
+        for away in (-4, 0, 4)
     ]
     (finding,) = judged(batches).findings
     assert finding.flag == "bimodal"
@@ -223,7 +227,10 @@ def test_two_modes_everywhere_concern_the_whole_merge():
 
 def test_a_batch_that_decides_alone_is_named():
     rng = np.random.default_rng(0)
-    batches = [{"x": rng.standard_normal((4, 250)) * (1 if b else 0.05)} for b in range(4)]
+    batches = [
+        {"x": away + rng.standard_normal((4, 250)) * (1 if away else 0.05)}
+        for away in (0, -2, 1, 3)
+    ]
     assert [(f.flag, f.batches) for f in judged(batches).findings] == [("decides alone", ("b0",))]
 
 
@@ -245,7 +252,9 @@ def test_report_prints_and_shows():
 
 
 def test_a_diagnosed_object_is_not_diagnosed_again(monkeypatch):
-    diagnosed = az_swiss.diagnose(az_swiss.merge(partition(np.random.default_rng(2))))
+    diagnosed = az_swiss.diagnose(
+        az_swiss.merge(partition(np.random.default_rng(2)), kind="inflated")
+    )
     monkeypatch.setattr(containers, "convergence", None)
     assert az_swiss.report(diagnosed).findings == ()
 
@@ -269,7 +278,7 @@ def test_few_draws_are_no_finding_once_they_are_corrected_for():
     batches = [{"x": rng.normal(size=(2, 150, 12))} for _ in range(4)]
 
     def is_found(batches, **options):
-        groups = containers.read(az_swiss.merge(batches, **options)).groups
+        groups = containers.read(az_swiss.merge(batches, kind="inflated", **options)).groups
         return any(findings.find_few_draws(groups, frozenset()))
 
     assert is_found(batches)
@@ -288,6 +297,6 @@ def test_the_warning_tells_the_statistic_that_fired():
         draws[..., 0] += 8 * (-1) ** b
         batches.append({"x": draws})
     with pytest.warns(az_swiss.MergeWarning, match=r"disagree \(in x\[0\]: p = ") as warned:
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
     assert float(merged["swiss_diagnostics"]["q_pvalue"]) > 0.5
     assert "degrees of freedom" not in str(warned[0].message)

@@ -72,7 +72,7 @@ def plot_batches(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(mean, 1, size=(4, 500))} for mean in (-1, 1)]
-    >>> axes = az_swiss.plot_batches(az_swiss.merge(batches))
+    >>> axes = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"))
     >>> [ax.get_title() for ax in axes[0]]
     ['mu', 'mu, mapped']
     """

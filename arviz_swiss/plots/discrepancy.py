@@ -46,7 +46,7 @@ def plot_discrepancy(
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
     >>> full = {"mu": rng.normal(size=(2, 500))}
-    >>> table = az_swiss.compare(batches, full, methods=["swiss", "consensus"])
+    >>> table = az_swiss.compare(batches, full, methods=["swiss", "consensus"], kind="inflated")
     >>> axes = az_swiss.plot_discrepancy(table, measures="iad")
     >>> axes[0].get_title()
     'iad'

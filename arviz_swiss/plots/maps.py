@@ -74,7 +74,7 @@ def plot_maps(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"beta": rng.normal(size=(4, 500, 2))} for _ in range(3)]
-    >>> axes = az_swiss.plot_maps(az_swiss.merge(batches))
+    >>> axes = az_swiss.plot_maps(az_swiss.merge(batches, kind="inflated"))
     >>> [ax.get_title() for ax in axes]
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """

@@ -77,7 +77,7 @@ def plot_shift(
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(mean, 1, size=(4, 500))} for mean in (-1, 1)]
-    >>> axes = az_swiss.plot_shift(az_swiss.merge(batches))
+    >>> axes = az_swiss.plot_shift(az_swiss.merge(batches, kind="inflated"))
     >>> [tick.get_text() for tick in axes[0].get_yticklabels()]
     ['b0', 'b1']
     """

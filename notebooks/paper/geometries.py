@@ -107,7 +107,7 @@ def plot(setting: Setting) -> Figure:
         consensus = methods.merge(fractionated, method="consensus", kind="fractionated")
         shown = {
             "full posterior": reference["theta"],
-            "SwISS": _values(methods.merge(inflated)),
+            "SwISS": _values(methods.merge(inflated, kind="inflated")),
             "consensus": _values(consensus),
         }
         draw_panel = _plot_density if target == "bernoulli" else _plot_contours

@@ -120,7 +120,7 @@ def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, se
     move the mean that they move most.
     """
     quiet = {"random_seed": seed, "progressbar": False}
-    merged = merge(inflated)
+    merged = merge(inflated, kind="inflated")
     rows = []
     with warnings.catch_warnings():
         # That a merge is not certified is a figure of the table.

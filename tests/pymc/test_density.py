@@ -51,7 +51,7 @@ def merged_in(built, batches=2, names="abc", **options):
         }
         dataset = xr.Dataset(arrays, coords={"feature": list(names)})
         idatas.append(containers.build({"posterior": dataset}, containers.native_kind()))
-    return az_swiss.merge(idatas, **options)
+    return az_swiss.merge(idatas, kind="inflated", **options)
 
 
 def in_space_of(merged):
@@ -167,7 +167,7 @@ def test_potentials_count_with_the_prior_and_flat_priors_have_no_gradient():
         mu = pm.Flat("mu", shape=2)
         pm.Normal("y", mu[0] + mu[1], observed=[1.0, 2.0])
     draws = [{"mu": rng.standard_normal((2, 50, 2))} for _ in range(2)]
-    space, _ = in_space_of(az_swiss.merge(draws))
+    space, _ = in_space_of(az_swiss.merge(draws, kind="inflated"))
     found = ModelDensity(flat, space)
     np.testing.assert_array_equal(found.log_prior(np.ones((3, 2))), np.zeros(3))
     np.testing.assert_array_equal(found.grad_log_prior(np.ones((3, 2))), np.zeros((3, 2)))
@@ -216,7 +216,9 @@ def test_transforms_of_the_merge_may_be_those_of_the_model():
         {"scale": rng.gamma(9, size=(2, 200)), "level": rng.uniform(0, 1, size=(2, 200))}
         for _ in range(2)
     ]
-    merged = az_swiss.merge(draws, transforms={"scale": "log", "level": ("interval", -1, 3)})
+    merged = az_swiss.merge(
+        draws, transforms={"scale": "log", "level": ("interval", -1, 3)}, kind="inflated"
+    )
     space, _ = in_space_of(merged)
     point = {"scale_log__": 0.2, "level_interval__": -0.4}
     assert space.layout.names == ["scale", "level"]
@@ -257,7 +259,7 @@ def test_refining_with_models():
         }
         for y in data
     ]
-    merged = az_swiss.merge(draws, model=models[0])
+    merged = az_swiss.merge(draws, model=models[0], kind="inflated")
     refined = az_swiss.refine(merged, models, random_seed=1, **QUIET)
     whole = np.concatenate(data)
     posterior = refined["posterior"]

@@ -85,7 +85,7 @@ def labelled(values, model):
 
 @pytest.fixture(scope="module")
 def merged(batches):
-    return containers.read(az_swiss.merge(batches, model=build_all())).groups
+    return containers.read(az_swiss.merge(batches, model=build_all(), kind="inflated")).groups
 
 
 def test_no_merged_draw_is_out_of_support(merged):
@@ -145,7 +145,7 @@ def test_angles_around_pi_are_not_torn_apart(merged, batches):
 
 def test_subposteriors_with_the_model(batches):
     model = build_all()
-    merged = az_swiss.merge(batches, model=model)
+    merged = az_swiss.merge(batches, model=model, kind="inflated")
     back = az_swiss.subposteriors(merged, model=model)
     for batch, undone in zip(batches, back.values(), strict=True):
         undone = containers.read(undone).groups["posterior"]
@@ -157,7 +157,7 @@ def test_subposteriors_with_the_model(batches):
 
 
 def test_untransformed_variable(batches):
-    merged = az_swiss.merge(batches, model=build_all(), transforms={"tau": None})
+    merged = az_swiss.merge(batches, model=build_all(), transforms={"tau": None}, kind="inflated")
     groups = containers.read(merged).groups
     assert "tau" not in groups["unconstrained_posterior"]
     pooled = groups["swiss_transform"]["pooled_mean"].sel(parameter="tau")
@@ -238,7 +238,9 @@ def scaled_batch(seed, factor=(1.0, 100.0)):
 
 @pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"]])
 def test_elements_are_matched_to_the_models_by_label(labels):
-    merged = az_swiss.merge([scaled_batch(0), scaled_batch(1)], model=scaled_model(labels))
+    merged = az_swiss.merge(
+        [scaled_batch(0), scaled_batch(1)], model=scaled_model(labels), kind="inflated"
+    )
     posterior = merged["posterior"]
     ratio = (posterior["scaled"] / posterior["u"]).transpose(..., "k")
     np.testing.assert_allclose(ratio.sel(k="a"), 1.0)
@@ -248,7 +250,9 @@ def test_elements_are_matched_to_the_models_by_label(labels):
         (posterior["v"] - posterior["above"]).sel(k=["a", "b"]).mean(("chain", "draw")), [0, 10]
     )
     np.testing.assert_allclose(posterior["w"].sum("part"), 1.0)
-    same = az_swiss.merge([scaled_batch(0), scaled_batch(1)], model=scaled_model(["a", "b"]))
+    same = az_swiss.merge(
+        [scaled_batch(0), scaled_batch(1)], model=scaled_model(["a", "b"]), kind="inflated"
+    )
     for name in ("u", "v", "w", "scaled", "above"):
         other = same["posterior"][name].sel(k=posterior[name]["k"])
         np.testing.assert_allclose(posterior[name], other, rtol=1e-9)
@@ -257,7 +261,7 @@ def test_elements_are_matched_to_the_models_by_label(labels):
 @pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"]])
 def test_undoing_matches_elements_to_the_models_by_label(labels):
     batches = [scaled_batch(0), scaled_batch(1)]
-    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
     back = az_swiss.subposteriors(merged, model=scaled_model(labels))
     for name in ("u", "v", "w"):
         found = back["b1"]["posterior"][name]
@@ -275,7 +279,7 @@ def test_dimensions_in_another_order_than_the_models_are_refused():
 def test_deterministics_that_hold_constants_of_another_batch_are_left_out():
     batches = [scaled_batch(0), scaled_batch(1, factor=(1.0, 50.0))]
     with pytest.warns(MergeWarning, match=r"left out of the merge: scaled \(deterministic"):
-        merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+        merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
     assert "scaled" not in merged["posterior"]
     assert "above" in merged["posterior"]
 
@@ -289,7 +293,7 @@ def test_batches_are_drawn_with_the_model_and_without():
         {"mu": rng.normal(size=(2, 200)), "sigma": np.abs(rng.normal(size=(2, 200)))}
         for _ in range(2)
     ]
-    merged = az_swiss.merge(batches, model=model)
+    merged = az_swiss.merge(batches, model=model, kind="inflated")
     without = az_swiss.plot_batches(merged)
     assert [ax.get_title() for ax in without[:, 0]] == ["mu", "sigma (unconstrained)"]
     grid, density, _ = containers.kde(np.log(batches[1]["sigma"]).ravel())
@@ -309,7 +313,7 @@ def test_batches_are_drawn_with_the_model_and_without():
 
 def test_elements_are_chosen_without_the_model_too():
     batches = [scaled_batch(0), scaled_batch(1)]
-    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]))
+    merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
     axes = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"})
     assert [ax.get_title() for ax in axes[:, 0]] == ["u[b] (unconstrained)"]
     _, density, _ = containers.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
