@@ -41,7 +41,9 @@ def make_batches(count, odd=None, draws=100):
 def make_merged(count, odd=None, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        return az_swiss.merge(make_batches(count, odd), transforms={"sigma": "log"}, **options)
+        return az_swiss.merge(
+            make_batches(count, odd), transforms={"sigma": "log"}, kind="inflated", **options
+        )
 
 
 @pytest.fixture(scope="module")

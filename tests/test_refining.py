@@ -383,7 +383,7 @@ def test_simulated_logistic_regression_of_the_paper(logistic_regression, sample_
             densities.append(counted(logistic_regression, design[rows], outcomes[rows]))
             batch = sample_batch(rng, densities[-1], 5, power=25)
             batches.append({"theta": batch.reshape(4, -1, 5)})
-        merged = az_swiss.merge(batches)
+        merged = az_swiss.merge(batches, kind="inflated")
         refined = az_swiss.refine(merged, densities, rounds=2, random_seed=rng, **QUIET)
         before, after = (az_swiss.discrepancy(m, reference) for m in (merged, refined))
         assert before["mahalanobis"] > 0.5
@@ -408,7 +408,7 @@ def test_small_batches(logistic_regression, sample_batch):
         for part in parts
     ]
     draws = [sample_batch(rng, one, size, power=batches, draws=25, leaps=10) for one in densities]
-    merged = az_swiss.merge([{"theta": one.reshape(4, -1, size)} for one in draws])
+    merged = az_swiss.merge([{"theta": one.reshape(4, -1, size)} for one in draws], kind="inflated")
     whole = logistic_regression(design, outcomes, np.ones(rows), sd=1.0)
     reference = sample_batch(rng, whole, size, chains=200, draws=150, leaps=10)
     reference = {"theta": reference.reshape(4, -1, size)}
