@@ -34,7 +34,7 @@ class Scores(NamedTuple):
 
 
 class Heterogeneity(NamedTuple):
-    """Q, Q allowing for the bias of few draws, degrees of freedom, and the p-values of the tails."""
+    """Q, the same allowing for the bias of few draws, its degrees of freedom, and both tails."""
 
     q: float
     fair: float

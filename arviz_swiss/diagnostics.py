@@ -16,6 +16,7 @@ from arviz_swiss.agreement import (
     parameter_pvalues,
     scores,
 )
+from arviz_swiss.bias import expected_error
 from arviz_swiss.linalg import Spectrum
 from arviz_swiss.moments import Moments, Pooled, correction, precision_bias
 from arviz_swiss.warnings import MergeWarning
@@ -24,13 +25,14 @@ SHRINKAGE = 0.02
 
 
 class MomentDiagnostics(NamedTuple):
-    """Statistics of the merge that need only moments; one row a batch, but for the first five."""
+    """Statistics of the merge that need only moments; one row a batch, but for the first six."""
 
     q: float
     q_fair: float
     q_df: int
     q_pvalue: float
     q_lower_pvalue: float
+    expected_error: float
     batch_q: np.ndarray
     batch_q_pvalue: np.ndarray
     shift: np.ndarray
@@ -49,6 +51,7 @@ DESCRIPTIONS = {
     "q_df": "degrees of freedom of q",
     "q_pvalue": "p-value of q, allowing for the bias of few draws",
     "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
+    "expected_error": "order of the merged mean's error in posterior sds (Mahalanobis), inflated",
     "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
     "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
     "shift": "batch mean minus merged mean, in merged sds",
@@ -98,6 +101,7 @@ def diagnose_moments(
         q_df=every_q.degrees,
         q_pvalue=every_q.pvalue,
         q_lower_pvalue=every_q.lower_pvalue,
+        expected_error=expected_error(batches, pooled, powers),
         batch_q=batch_q,
         batch_q_pvalue=batch_q_pvalue,
         shift=np.array([(moments.mean - pooled.mean) / spread for moments in batches]),

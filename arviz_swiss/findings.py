@@ -16,6 +16,7 @@ from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import SHRINKAGE
+from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.moments import Moments, correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
@@ -24,6 +25,10 @@ FEW_EFFECTIVE = 100
 WIDE = 3.0
 SKEWED = 1.0
 ALONE = 0.9
+# Expected errors in posterior sds: worth a sentence, and a finding.
+NOTED_ERROR = 0.2
+LARGE_ERROR = 0.5
+REMOVE_ERROR = "refine(merged, models) removes it; so do fewer, larger batches."
 # How far a shape must exceed twice its noise.
 SHAPE = 0.05
 DROP = 'or leave it out: merge(..., drop=["{}"])'
@@ -148,6 +153,8 @@ def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a kind that was guessed, or that the batches do not look like."""
     diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
     kind_from = maps.attrs.get("swiss_kind_from", "argument")
+    if groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "").startswith("cert"):
+        return
     if kind_from == "guess":
         count = round(float(maps["stands_for"] * maps.sizes["batch"]))
         yield Finding("kind guessed", (), describe_guess(count), f"say what they are: {SAY_KIND}.")
@@ -276,7 +283,7 @@ def find_shape(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
 def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
     diagnostics = groups["swiss_diagnostics"]
-    if "skewness" not in diagnostics:
+    if not {"skewness", "least"} <= set(diagnostics):
         return
     skewness = np.median(diagnostics["skewness"].values, axis=0)
     strong = np.abs(skewness) > SKEWED
@@ -287,9 +294,43 @@ def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
             f"{brief(_parameters(groups)[strong])} is strongly skewed in the space of the merge "
             f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
             "merge is exact.",
-            "merge a constrained variable unconstrained, such as "
-            'transforms={"sigma": "log"}, or use larger batches.',
+            f"{advise_skewed(_owners(groups)[strong].tolist(), _skew_advice(groups))}.",
         )
+
+
+def _skew_advice(groups: Groups) -> SkewAdvice:
+    transformed = {
+        name
+        for group, dataset in groups.items()
+        if group.startswith("unconstrained_")
+        for name in dataset.data_vars
+    }
+    diagnostics = groups["swiss_diagnostics"]
+    positive = positive_variables(_owners(groups), diagnostics["least"].values.min(axis=0))
+    kinds = [one.attrs["swiss_kind"] for one in groups.values() if "swiss_kind" in one.attrs]
+    return SkewAdvice(transformed, positive, next(iter(kinds), "inflated"))
+
+
+def find_expected_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find a merge of which the batches' number and skewness say that it is off."""
+    if not broken and (error := expected_error(groups)) >= LARGE_ERROR:
+        yield Finding("expected error", (), describe_error(error), REMOVE_ERROR)
+
+
+def expected_error(groups: Groups) -> float:
+    """Return by how many posterior sds the mean is expected off; zero where that was mended."""
+    refined = "round" in groups["swiss_transform"].dims
+    if refined or "swiss_certificate" in groups:
+        return 0.0
+    return float(np.nan_to_num(groups["swiss_diagnostics"].get("expected_error", 0.0)))
+
+
+def describe_error(error: float) -> str:
+    """Return the expected error in words."""
+    return (
+        f"expect an error of the order of {error:.1g} posterior sds: the batches are many, small "
+        "or skewed, and their precisions change with their means."
+    )
 
 
 def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
@@ -360,12 +401,17 @@ FINDERS: tuple[Finder, ...] = (
     find_divergences,
     find_few_effective,
     find_skewed,
+    find_expected_error,
     find_few_draws,
 )
 
 
 def _among(groups: Groups, chosen: frozenset[str]) -> np.ndarray:
     return np.array([label in chosen for label in labels_of(groups)])
+
+
+def _owners(groups: Groups) -> np.ndarray:
+    return groups["swiss_transform"]["variable"].values.astype(str)
 
 
 def _parameters(groups: Groups) -> np.ndarray:

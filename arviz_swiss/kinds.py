@@ -1,4 +1,4 @@
-"""Is the kind of sub-posterior known, and do the batches' means scatter as that kind implies?
+"""The kind of sub-posterior: whether it is known, and whether the batches' means scatter so.
 
 Under a random partition Q is chi-squared. Batches whose likelihood was raised to no power, but that
 are taken as inflated by p, have a p-th of that; inflated ones that are taken as plain p times that.

@@ -15,6 +15,7 @@ from arviz_swiss.diagnostics import (
     warn_few_prior_draws,
     warn_heterogeneity,
 )
+from arviz_swiss.glance import warn_poor_batches
 from arviz_swiss.joining import join_data
 from arviz_swiss.kinds import LOOKS_INFLATED, warn_kind
 from arviz_swiss.local import find_local, find_local_space, move_local
@@ -205,6 +206,8 @@ def merge(
         doubt = warn_kind(diagnostics, sampled, counted.kind_from, len(kept) + len(dropped))
         if doubt != LOOKS_INFLATED:
             warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
+
+        warn_poor_batches(batches, [m.glance for m in moments], frame, counted.kind)
 
         if chosen.makes == "maps":
             affine = methods.rescaled_maps(chosen.combine(given, **options), factors)

@@ -9,6 +9,7 @@ import numpy as np
 
 from arviz_swiss import containers, linalg
 from arviz_swiss.flatten import Layout, gather, gather_all, row_blocks
+from arviz_swiss.glance import Glance
 
 COVARIANCES = ("sample", "corrected", "shrunk", "diagonal")
 QUICK_PARAMETERS = 4
@@ -19,7 +20,8 @@ class Moments(NamedTuple):
     """A batch's moments over its free parameters.
 
     `covariance` is what the draws have and a map starts from; `precision` is what the pooling
-    counts, which differs from its inverse only when corrected for bias.
+    counts, which differs from its inverse only when corrected for bias. `glance` is what some of
+    the draws tell of their shape.
     """
 
     mean: np.ndarray
@@ -27,6 +29,7 @@ class Moments(NamedTuple):
     precision: np.ndarray
     draws: int
     effective: float
+    glance: Glance | None = None
 
 
 class Pooled(NamedTuple):

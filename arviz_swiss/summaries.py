@@ -16,6 +16,7 @@ from arviz_swiss.checks import (
     checked_inverse,
 )
 from arviz_swiss.flatten import Layout, as_rows
+from arviz_swiss.glance import glance
 from arviz_swiss.moments import (
     Moments,
     correction,
@@ -42,6 +43,12 @@ class Frame(NamedTuple):
         """Labels of the parameters that vary."""
         labels = self.layout.labels()
         return [labels[index] for index in self.free]
+
+    @property
+    def owners(self) -> list[str]:
+        """Variables of the parameters that vary."""
+        names = self.layout.owners()
+        return [names[index] for index in self.free]
 
 
 def find_frame(matched: Matched, space: Space) -> Frame:
@@ -112,4 +119,4 @@ def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Calla
         precision = precision * (correction(effective, parameters) or 1.0)
     else:
         effective = quick_squares_effective_size(values, free)
-    return Moments(mean[free], estimate, precision, draws, effective)
+    return Moments(mean[free], estimate, precision, draws, effective, glance(values, free))

@@ -9,7 +9,17 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.containers import Groups
-from arviz_swiss.findings import Finding, brief, find_all, labels_of
+from arviz_swiss.findings import (
+    LARGE_ERROR,
+    NOTED_ERROR,
+    REMOVE_ERROR,
+    Finding,
+    brief,
+    describe_error,
+    expected_error,
+    find_all,
+    labels_of,
+)
 from arviz_swiss.refining import refinement
 from arviz_swiss.trust import diagnosed_groups, is_diagnosed
 
@@ -113,6 +123,9 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
         )
+    if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
+        expected = describe_error(error)
+        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {REMOVE_ERROR}")
     lines += [refinement(groups), _certified(groups)]
     return Report("\n".join(line for line in lines if line), findings)
 

@@ -210,7 +210,7 @@ def test_skewed_parameters_and_few_draws_concern_the_whole_merge():
     assert set(by_flag) == {"skewed", "few draws"}
     assert by_flag["skewed"].batches == by_flag["few draws"].batches == ()
     assert by_flag["skewed"].what.startswith("s is strongly skewed")
-    assert 'transforms={"sigma": "log"}' in by_flag["skewed"].remedy
+    assert 'transforms={"s": "log"}' in by_flag["skewed"].remedy
     assert "the merge as a whole is" in report.verdict
 
 

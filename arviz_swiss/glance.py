@@ -1,0 +1,157 @@
+"""A glance at every batch's draws, cheap enough for `merge`: skewness, chains, divergences."""
+
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arviz_swiss.batches import Batch
+from arviz_swiss.distances import skewness
+from arviz_swiss.warnings import MergeWarning
+
+# Draws of a batch to look at, and of each chain at least, for its mean to tell something.
+LOOK_AT = 200
+LOOK_AT_CHAIN = 50
+# Stronger than what `report` tells, since this is seen by everyone who merges.
+STRONGLY_SKEWED = 1.5
+CHAINS_APART = 1.2
+DIVERGENT = 0.01
+MOST_NAMED = 3
+
+
+class Glance(NamedTuple):
+    """Of every parameter, from some of a batch's draws: R-hat is NaN where unknown."""
+
+    skewness: np.ndarray
+    rhat: np.ndarray
+    least: np.ndarray
+
+
+class SkewAdvice(NamedTuple):
+    """What decides the advice on skewed variables.
+
+    `transformed` are the variables merged on another scale than their own, `positive` those with
+    positive draws only, `kind` the kind of sub-posterior.
+    """
+
+    transformed: Collection[str]
+    positive: Collection[str]
+    kind: str
+
+
+def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
+    """Look at evenly spaced draws of a batch.
+
+    Parameters
+    ----------
+    arrays : sequence of (chain, draw, ...) arrays
+    free : array of int
+        Which parameters, along all arrays' elements end to end.
+    """
+    chains, length = arrays[0].shape[:2]
+    each = max(LOOK_AT_CHAIN, LOOK_AT // chains)
+    few = [array[:, :: max(1, length // each)] for array in arrays]
+    shape = few[0].shape[:2]
+    draws = np.concatenate([array.reshape(*shape, -1) for array in few], axis=2)[..., free]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = draws.reshape(-1, free.size)
+        skewed, least = skewness(rows), rows.min(axis=0)
+        if chains == 1 or shape[1] < LOOK_AT_CHAIN:
+            return Glance(skewed, np.full(free.size, np.nan), least)
+        within = draws.var(axis=1, ddof=1).mean(axis=0)
+        between = draws.mean(axis=1).var(axis=0, ddof=1)
+        rhat = np.sqrt((shape[1] - 1) / shape[1] + between / within)
+        return Glance(skewed, rhat, least)
+
+
+def warn_poor_batches(
+    batches: Sequence[Batch],
+    glances: Sequence[Glance],
+    frame: Any,
+    kind: str,
+) -> None:
+    """Warn, once, of batches that no merge can make good: skewed, unconverged or divergent.
+
+    Parameters
+    ----------
+    frame : Frame
+        The space of the merge, with the labels of its parameters.
+    kind : str
+        The kind of sub-posterior.
+    """
+    parts = []
+    skewed = np.median([one.skewness for one in glances], axis=0)
+    if (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
+        strong = strong[np.argsort(-np.abs(skewed[strong]))]
+        named = _named([f"{frame.labels[at]} ({skewed[at]:.1f})" for at in strong])
+        owners = np.array(frame.owners)
+        positive = positive_variables(owners, np.min([one.least for one in glances], axis=0))
+        advice = SkewAdvice(frame.space.transforms, positive, kind)
+        remedy = advise_skewed(owners[strong].tolist(), advice)
+        parts.append(
+            f"strongly skewed in the space of the merge (skewness of the median batch: {named}); "
+            f"{remedy}"
+        )
+    rhat = np.nan_to_num(np.array([one.rhat for one in glances]))
+    if (apart := np.flatnonzero(rhat.max(axis=1) > CHAINS_APART)).size:
+        named = _named([f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart])
+        parts.append(f"not converged, their chains lie apart: {named}; sample them again, longer")
+    shares = np.array([_divergent_share(batch) for batch in batches])
+    if (divergent := np.flatnonzero(shares > DIVERGENT)).size:
+        named = _named([f"{batches[b]} ({100 * shares[b]:.0f}% of draws)" for b in divergent])
+        parts.append(
+            f"divergent: {named}; sample them with a larger target_accept, or another "
+            "parametrisation"
+        )
+    if parts:
+        warnings.warn(
+            f"batches are {'. Batches are '.join(parts)}. The merged posterior can be many sds "
+            "off; report(merged) tells more.",
+            MergeWarning,
+            stacklevel=3,
+        )
+
+
+def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
+    """Return what to do about variables that are strongly skewed where they are merged."""
+    names = list(dict.fromkeys(variables))
+    moved = [name for name in names if name in advice.transformed]
+    positive = [name for name in names if name not in moved and name in advice.positive]
+    parts = []
+    if positive:
+        choices = ", ".join(f'"{name}": "log"' for name in positive)
+        parts.append(f"merge on the log scale, transforms={{{choices}}}")
+    if moved:
+        own = ", ".join(f'"{name}": None' for name in moved)
+        again = f"sample again with untransformed={moved!r} and " if _is_powered(advice) else ""
+        parts.append(
+            "use larger batches (fewer of them)"
+            f", or {again}merge on its own scale with transforms={{{own}}}"
+        )
+    elif len(positive) < len(names):
+        parts.append("use larger batches (fewer of them)")
+    return f"{', or '.join(parts)}, or refine the merge"
+
+
+def positive_variables(owners: np.ndarray, least: np.ndarray) -> list[str]:
+    """Return the variables of which no draw of any element is negative or zero."""
+    return [name for name in np.unique(owners).tolist() if (least[owners == name] > 0).all()]
+
+
+def _is_powered(advice: SkewAdvice) -> bool:
+    """Tell whether the prior was raised to a power, in the space where it must be merged."""
+    return advice.kind == "fractionated"
+
+
+def _divergent_share(batch: Batch) -> float:
+    stats = batch.groups.get("sample_stats")
+    if stats is None or "diverging" not in stats:
+        return 0.0
+    diverging = stats["diverging"].values
+    return float(diverging.mean()) if diverging.size else 0.0
+
+
+def _named(items: Sequence[str]) -> str:
+    more = f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
+    return ", ".join(items[:MOST_NAMED]) + more
