@@ -163,8 +163,7 @@ def match(
     free : sequence of str, optional
         The variables that are no deterministics; told by the attributes when absent.
     """
-    if var_names is not None and not isinstance(var_names, str):
-        var_names = list(var_names)
+    var_names = containers.checked_names(var_names, filter_vars)
     first, said = batches[0], _said_local(batches)
     sampled = free if free is not None else first.attrs.get("sampled_variables")
     found = [
