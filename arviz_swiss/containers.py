@@ -21,6 +21,9 @@ DRAWS = (
     "an InferenceData or DataTree, a Dataset, a dict of (chain, draw, ...) arrays, or the path of "
     "a complete netCDF or zarr file"
 )
+NO_CHAIN_AXIS = "Draws without a chain axis need one: x[None] makes them one chain"
+# Nobody samples so few draws in ten times as many chains: parameters were taken for draws.
+FEWEST_DRAWS = 10
 
 Groups = dict[str, xr.Dataset]
 
@@ -111,6 +114,12 @@ def check_group(groups: Groups, group: str, name: str) -> None:
         raise ValueError(
             f'{name}: group "{group}" has no dimension {" or ".join(missing)}, its dimensions are '
             f"{tuple(dataset.dims)}. Draws need dimensions (chain, draw, ...)."
+        )
+    chains, draws = (dataset.sizes[dim] for dim in SAMPLE_DIMS)
+    if draws < FEWEST_DRAWS and chains >= FEWEST_DRAWS * max(draws, 1):
+        raise ValueError(
+            f'{name}: group "{group}" has {chains} chains of {draws} draws. {NO_CHAIN_AXIS}. If '
+            "there really are so many chains, join some of them."
         )
 
 
@@ -355,15 +364,15 @@ def _check_axes(arrays: Mapping[str, Any]) -> None:
         shape = np.shape(array)
         if len(shape) > 1 and shape[0] <= shape[1]:
             continue
-        as_read = (
-            f"which would be {shape[0]} chains of {shape[1]} draws"
-            if len(shape) > 1
-            else "but the first two axes are chains and draws"
-        )
+        if len(shape) < 2:
+            raise Refused(
+                f"variable {name}: shape {shape}, but the first two axes are chains and draws. "
+                f"{NO_CHAIN_AXIS}."
+            )
         raise Refused(
-            f"variable {name}: shape {shape}, {as_read}. Draws without a chain axis need one: "
-            "x[None] makes them one chain. If there really are more chains than draws, name the "
-            f'axes: xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
+            f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
+            f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the axes: "
+            f'xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
         )
 
 

@@ -287,7 +287,8 @@ def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
             (),
             "the draws are few for so many parameters: plain sample covariances make the merged "
             f"sds about {100 * shrinkage:.0f}% too small.",
-            'draw more, or merge with covariance="corrected", or "shrunk" if they are very few.',
+            "draw more, leave deterministics out (var_names, or model=), or merge with "
+            'covariance="corrected".',
         )
 
 

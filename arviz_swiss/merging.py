@@ -20,6 +20,7 @@ from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
 from arviz_swiss.powers import Powers, check_prior_counted, describe_rest, keep, resolve_powers
+from arviz_swiss.repeats import check_distinct
 from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
 
@@ -169,7 +170,7 @@ def merge(
         matched = match(remaining, var_names, filter_vars, free_variables(model))
         batches = matched.batches
         priors = prior_batches(batches, prior) if counted.missing_prior else []
-        check_prior_counted(counted, has_prior=bool(priors))
+        check_prior_counted(counted, has_prior=bool(priors), batches=batches)
         factors = methods.variance_factors(chosen, counted)
         moves_local = chosen.makes == "maps" and counted.kind == "fractionated"
         local = find_local(matched, model) if moves_local else {}
@@ -181,6 +182,7 @@ def merge(
         warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
 
         moments = [summarise(batch, frame, covariance) for batch in batches]
+        check_distinct(batches, moments, frame.constrained)
         prior_moments = summarise_prior(priors, frame, covariance) if priors else None
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]

@@ -302,8 +302,8 @@ def test_the_name_batch_is_taken():
     for bad in (named, labelled, {"batch": draws[..., 0]}):
         with pytest.raises(ValueError, match=r"batch 0.*merge calls the batches .*Rename it"):
             az_swiss.merge([bad, bad])
-    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in range(2)])
-    assert az_swiss.merge([merged, merged])["posterior"].sizes["chain"] == 8
+    merged = [az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in range(2)]) for _ in range(2)]
+    assert az_swiss.merge(merged)["posterior"].sizes["chain"] == 8
 
 
 @pytest.mark.parametrize("swapped", [False, True])

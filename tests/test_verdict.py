@@ -201,7 +201,9 @@ def test_divergences_and_few_effective_draws(to_container):
 
 def test_skewed_parameters_and_few_draws_concern_the_whole_merge():
     rng = np.random.default_rng(0)
-    batches = [{"s": rng.exponential(size=(4, 80)), "x": rng.normal(size=(4, 80, 20))}] * 2
+    batches = [
+        {"s": rng.exponential(size=(4, 80)), "x": rng.normal(size=(4, 80, 20))} for _ in range(2)
+    ]
     report = judged(batches)
     by_flag = {finding.flag: finding for finding in report.findings}
     assert set(by_flag) == {"skewed", "few draws"}
