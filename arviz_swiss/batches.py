@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss import containers
+from arviz_swiss.axes import check_names, check_sizes
 from arviz_swiss.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.flatten import Layout, layout_of, sample_arrays, with_times_as_stored
 from arviz_swiss.numbering import choose_labels
@@ -82,6 +83,7 @@ def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
             kinds.setdefault(contents.kind, batch)
         containers.check_group(contents.groups, group, str(batch))
         batches.append(batch._replace(groups=contents.groups))
+        check_sizes(str(batch), *batches[-1].sizes)
     if len(kinds) > 1:
         found = ", ".join(f"{batch} is {kind}" for kind, batch in kinds.items())
         raise TypeError(f"batches mix containers: {found}. Convert them all to one kind first.")
@@ -331,7 +333,7 @@ def _check_names(
         )
         with containers.reading(str(batch)):
             dims = (dim for name in names for dim in variables[name].dims)
-            containers.check_names([*names, *dims])
+            check_names([*names, *dims])
         for name in names:
             if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
                 raise ValueError(

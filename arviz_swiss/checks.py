@@ -1,7 +1,7 @@
 """Checks of the draws; every error names batch and variable and says what to do."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def check_count(batch, draws: int, frame, covariance: str | Callable) -> None:
         counts = " and ".join(f"{count} of {name}" for name, count in largest.items())
         raise ValueError(
             f"{batch}: {draws} draws for {parameters} parameters, {counts}: the covariance is "
-            f"singular. {leave_out(list(largest))}; otherwise draw more."
+            f"singular. {leave_out(largest, next(iter(largest)))}; otherwise draw more."
         )
 
 
@@ -52,12 +52,14 @@ def largest_variables(frame, rest: int, most: int = 3) -> dict[str, int]:
     return largest
 
 
-def leave_out(names: Sequence[str]) -> str:
-    """Return the advice to leave out those of the variables that are deterministic."""
-    them = ", ".join(f'"~{name}"' for name in names)
-    subject = f"If {names[0]} is" if len(names) == 1 else f"If any of {', '.join(names)} is"
-    example = f"var_names={them}" if len(names) == 1 else f"var_names=[{them}] of those that are"
-    return f"{subject} deterministic, leave it out ({example}) or pass model="
+def leave_out(names: Iterable[str], example: str) -> str:
+    """Return the advice to leave out what is deterministic of these variables."""
+    which = ", ".join(names)
+    subject = which if which == example else f"one of {which}"
+    return (
+        f'If {subject} is deterministic, leave it out (var_names="~{example}") or pass model= (it '
+        "is then computed from the merged draws)"
+    )
 
 
 def check_finite(batch, arrays: dict, transforms: dict) -> None:
@@ -125,8 +127,8 @@ def checked_inverse(batch, covariance: np.ndarray, frame) -> np.ndarray:
         variables = list(dict.fromkeys(owners[dependent].tolist()))
         raise ValueError(
             f"{batch}: {_names(frame.labels, dependent)} are linearly dependent, the covariance is "
-            f"singular. {leave_out(variables)}; if they sum to a constant, merge them with "
-            'transforms= ("simplex").'
+            f"singular. {leave_out(variables, variables[-1])}; if they are parts that sum to one, "
+            'merge them with transforms={name: "simplex"}.'
         )
     return precision
 

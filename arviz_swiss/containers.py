@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.axes import Refused, check_axes
+
 SAMPLE_DIMS = ("chain", "draw")
 FILTERS = (None, "like", "regex")
 
@@ -21,15 +23,8 @@ DRAWS = (
     "an InferenceData or DataTree, a Dataset, a dict of (chain, draw, ...) arrays, or the path of "
     "a complete netCDF or zarr file"
 )
-NO_CHAIN_AXIS = "Draws without a chain axis need one: x[None] makes them one chain"
-# Nobody samples so few draws in ten times as many chains: parameters were taken for draws.
-FEWEST_DRAWS = 10
 
 Groups = dict[str, xr.Dataset]
-
-
-class Refused(ValueError):
-    """What a reader refuses, with a remedy of its own."""
 
 
 class Contents(NamedTuple):
@@ -114,12 +109,6 @@ def check_group(groups: Groups, group: str, name: str) -> None:
         raise ValueError(
             f'{name}: group "{group}" has no dimension {" or ".join(missing)}, its dimensions are '
             f"{tuple(dataset.dims)}. Draws need dimensions (chain, draw, ...)."
-        )
-    chains, draws = (dataset.sizes[dim] for dim in SAMPLE_DIMS)
-    if draws < FEWEST_DRAWS and chains >= FEWEST_DRAWS * max(draws, 1):
-        raise ValueError(
-            f'{name}: group "{group}" has {chains} chains of {draws} draws. {NO_CHAIN_AXIS}. If '
-            "there really are so many chains, join some of them."
         )
 
 
@@ -327,7 +316,7 @@ def _convert(obj: Any, group: str) -> Groups:
     is_grouped = is_grouped and all(isinstance(v, Mapping) for v in obj.values())
     for name, arrays in (obj if is_grouped else {group: obj}).items():
         if not str(name).endswith("data"):
-            _check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
+            check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
     if is_grouped:
         converted = arviz.from_dict(**obj) if _takes_groups_apart(arviz) else arviz.from_dict(obj)
     elif isinstance(obj, Mapping):
@@ -350,40 +339,6 @@ def _convert(obj: Any, group: str) -> Groups:
 def brief_type(obj: Any) -> str:
     """Return what an error calls an object that it does not take."""
     return "None" if obj is None else type(obj).__name__
-
-
-def _check_axes(arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays whose first two axes cannot be chains and draws, and names no file can hold.
-
-    Dimensions of arrays have no names, so nothing else tells a matrix of draws by parameters.
-    """
-    check_names(arrays)
-    for name, array in arrays.items():
-        if not hasattr(array, "__array__") and not isinstance(array, list | tuple | Number):
-            continue
-        shape = np.shape(array)
-        if len(shape) > 1 and shape[0] <= shape[1]:
-            continue
-        if len(shape) < 2:
-            raise Refused(
-                f"variable {name}: shape {shape}, but the first two axes are chains and draws. "
-                f"{NO_CHAIN_AXIS}."
-            )
-        raise Refused(
-            f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
-            f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the axes: "
-            f'xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
-        )
-
-
-def check_names(names: Iterable[Any]) -> None:
-    """Refuse names that neither a DataTree nor a file can hold."""
-    if slashed := [str(name) for name in names if "/" in str(name)]:
-        renamed = slashed[0].replace("/", "_")
-        raise Refused(
-            f'variable {slashed[0]}: a DataTree or a file cannot hold a name with "/". Rename it, '
-            f'to "{renamed}" say.'
-        )
 
 
 def _takes_groups_apart(arviz) -> bool:

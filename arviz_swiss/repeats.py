@@ -1,5 +1,6 @@
 """Whether one batch was given twice: its rows would count twice."""
 
+import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,8 +10,9 @@ from arviz_swiss.batches import Batch, load_arrays
 from arviz_swiss.flatten import Layout
 from arviz_swiss.moments import Moments
 
-# Means that differ by more of their sds are those of different draws.
-SAME_MEAN = 1e-9
+# Means that differ by more of their sds are those of different draws. They are sorted by so many
+# decimals: equal ones stand side by side, whatever the rounding of their last digits.
+SAME_MEAN, ROUNDED = 1e-9, 6
 
 
 def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
@@ -32,24 +34,33 @@ def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout:
         first = recorded.setdefault((str(label), str(seed)), batch)
         if first is not batch:
             _refuse(first, batch, f'are both batch "{label}" of the partition by seed {seed}')
-    for one, other in _with_same_mean(moments):
-        first, second = sorted((batches[one], batches[other]), key=lambda batch: batch.position)
-        if _same_draws(first, second, layout):
-            _refuse(first, second, "have the same draws")
+    for positions in _with_same_mean(moments):
+        by_draws: dict[bytes, Batch] = {}
+        for position in positions:
+            first = by_draws.setdefault(_digest(batches[position], layout), batches[position])
+            if first is not batches[position]:
+                _refuse(first, batches[position], "have the same draws")
 
 
-def _with_same_mean(moments: Sequence[Moments]) -> list[tuple[int, int]]:
-    """Return pairs of batches with the same mean, each next to the other in its order."""
+def _with_same_mean(moments: Sequence[Moments]) -> list[list[int]]:
+    """Return sets of batches with the same mean, the positions of each in order."""
     means = np.array([batch.mean for batch in moments])
     sds = np.sqrt(np.diag(moments[0].covariance))
-    order = np.lexsort(np.round((means - means[0]).T / sds[:, None], 6))
-    close = (np.abs(means[one] - means[other]) <= SAME_MEAN * sds for one, other in pairwise(order))
-    return [pair for pair, same in zip(pairwise(order), close, strict=True) if same.all()]
+    order = np.lexsort(np.round((means - means[0]).T / sds[:, None], ROUNDED)).tolist()
+    sets = [[order[0]]]
+    for one, other in pairwise(order):
+        if (np.abs(means[one] - means[other]) > SAME_MEAN * sds).any():
+            sets.append([])
+        sets[-1].append(other)
+    return [sorted(positions) for positions in sets if len(positions) > 1]
 
 
-def _same_draws(one: Batch, other: Batch, layout: Layout) -> bool:
-    ours, theirs = load_arrays(one, layout), load_arrays(other, layout)
-    return all(np.array_equal(ours[name], theirs[name]) for name in layout.names)
+def _digest(batch: Batch, layout: Layout) -> bytes:
+    digest = hashlib.blake2b()
+    for array in load_arrays(batch, layout).values():
+        digest.update(f"{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array, dtype=float))
+    return digest.digest()
 
 
 def _refuse(first: Batch, second: Batch, why: str) -> None:
