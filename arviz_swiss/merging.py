@@ -52,7 +52,8 @@ def merge(
     idatas : sequence, or mapping of label to batch
         One InferenceData or DataTree per batch; or a Dataset, a dict of (chain, draw, ...) arrays,
         a fit that ArviZ's converter knows, or the path of a netCDF or zarr file. Files are read one
-        at a time.
+        at a time. Those of a list are called by what they recorded (`swiss_batch`), else by their
+        file, else b0, b1, ...
     method : str, default "swiss"
         How to merge. "swiss", "recentre", "location_scatter" and "pool" move each batch's draws;
         "consensus", "average", "quantile", "median", "gaussian", "barycenter", "semiparametric" and
@@ -89,8 +90,9 @@ def merge(
         The group to merge.
     covariance : {"sample", "corrected", "shrunk", "diagonal"} or callable, default "sample"
         How to estimate a batch's covariance. "corrected" removes the bias that few draws leave in
-        the precision; "shrunk" (Ledoit-Wolf) works also with fewer draws than parameters;
-        "diagonal" ignores correlations; a callable takes (draws, parameters) and returns a matrix.
+        the precision; "shrunk" (Ledoit-Wolf) runs also with fewer draws than parameters, but then
+        makes the sds of correlated ones too small; "diagonal" ignores correlations; a callable
+        takes (draws, parameters) and returns a matrix.
     model : pymc.Model, optional
         The plain model of any batch. Draws are merged in the model's unconstrained space and mapped
         back, and its deterministics are computed from the merged draws.
