@@ -11,8 +11,10 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss import containers
+from arviz_swiss.axes import check_names, check_sizes
 from arviz_swiss.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.flatten import Layout, layout_of, sample_arrays, with_times_as_stored
+from arviz_swiss.numbering import choose_labels
 from arviz_swiss.warnings import MergeWarning
 
 # The position of draws that are not a batch's: those of the prior.
@@ -27,6 +29,7 @@ class Batch(NamedTuple):
     groups: Groups
     group: str
     indexers: dict[str, np.ndarray]
+    file: str = ""
 
     @property
     def draws(self) -> xr.Dataset:
@@ -46,7 +49,8 @@ class Batch(NamedTuple):
     def __str__(self) -> str:
         if self.position < 0:
             return self.label
-        return f'batch {self.position} ("{self.label}")'
+        label = f' ("{self.label}")' if self.label else ""
+        return f"batch {self.position}{label}" + (f", file {self.file}" if self.file else "")
 
 
 class Matched(NamedTuple):
@@ -69,20 +73,22 @@ def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
 def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
     batches, kinds = [], {}
     for position, obj in enumerate(objects):
-        name = f"batch {position}" + (f' ("{labels[position]}")' if labels else "")
-        is_file = isinstance(obj, str | os.PathLike)
-        with containers.reading(name + (f", file {os.fspath(obj)}" if is_file else "")):
+        file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
+        batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
+        with containers.reading(str(batch)):
             contents = containers.read(obj, group)
-        if is_file:
+        if file:
             files.callback(containers.close, contents.groups)
         if contents.kind:
-            kinds.setdefault(contents.kind, name)
-        containers.check_group(contents.groups, group, name)
-        batches.append(Batch("", position, contents.groups, group, {}))
+            kinds.setdefault(contents.kind, batch)
+        containers.check_group(contents.groups, group, str(batch))
+        batches.append(batch._replace(groups=contents.groups))
+        check_sizes(str(batch), *batches[-1].sizes)
     if len(kinds) > 1:
-        found = ", ".join(f"{name} is {kind}" for kind, name in kinds.items())
+        found = ", ".join(f"{batch} is {kind}" for kind, batch in kinds.items())
         raise TypeError(f"batches mix containers: {found}. Convert them all to one kind first.")
-    labels = labels or _labels_from_attrs(batches)
+    recorded = [batch.attrs.get("swiss_batch") for batch in batches]
+    labels = labels or choose_labels(recorded, [batch.file for batch in batches])
     batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
     return batches, next(iter(kinds), None) or containers.native_kind()
 
@@ -163,8 +169,7 @@ def match(
     free : sequence of str, optional
         The variables that are no deterministics; told by the attributes when absent.
     """
-    if var_names is not None and not isinstance(var_names, str):
-        var_names = list(var_names)
+    var_names = containers.checked_names(var_names, filter_vars)
     first, said = batches[0], _said_local(batches)
     sampled = free if free is not None else first.attrs.get("sampled_variables")
     found = [
@@ -259,14 +264,6 @@ def _is_array(obj: Any) -> bool:
     return hasattr(obj, "__array__") and not containers.is_container(obj)
 
 
-def _labels_from_attrs(batches: Sequence[Batch]) -> list[str]:
-    """Return the labels that the sampling left in the attributes, else b0, b1, ..."""
-    labels = [batch.attrs.get("swiss_batch") for batch in batches]
-    if all(isinstance(label, str) for label in labels) and len(set(labels)) == len(labels):
-        return labels
-    return [f"b{position}" for position in range(len(batches))]
-
-
 def _said_local(batches: Sequence[Batch]) -> set[str]:
     """Return the variables that the sampling found to belong to one batch alone."""
     return {name for batch in batches for name in batch.attrs.get("swiss_local", "").split(",")}
@@ -334,6 +331,9 @@ def _check_names(
         labelled = (
             set(variables["batch"].dims) - set(SAMPLE_DIMS) if "batch" in variables else set()
         )
+        with containers.reading(str(batch)):
+            dims = (dim for name in names for dim in variables[name].dims)
+            check_names([*names, *dims])
         for name in names:
             if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
                 raise ValueError(

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from arviz_swiss import containers, kernels
 from arviz_swiss.densities import Densities
 from arviz_swiss.flatten import flatten
-from arviz_swiss.merged import Merged
+from arviz_swiss.merged import Merged, read_whole
 from arviz_swiss.provenance import Own, Provenance, edges, examine
 
 GOOD, USABLE = 0.5, 0.7
@@ -118,7 +118,7 @@ def certificate_verdict(merged: Any) -> str:
     -------
     str
     """
-    groups = containers.read(merged).groups
+    groups = read_whole(merged, "posterior").groups
     if "swiss_certificate" not in groups:
         return "not certified: certify(merged, densities) weighs it against the full posterior."
     return groups["swiss_certificate"].attrs["verdict"]

@@ -1,6 +1,7 @@
 """Checks of the draws; every error names batch and variable and says what to do."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,38 @@ def check_draws(batch, draws: int) -> None:
         raise ValueError(f"{batch}: {draws} draw, but a covariance needs at least two. Draw more.")
 
 
-def check_count(batch, draws: int, parameters: int, covariance: str | Callable) -> None:
-    """Refuse draws too few for a covariance."""
+def check_count(batch, draws: int, frame, covariance: str | Callable) -> None:
+    """Refuse draws too few for a covariance; name the variables with the most parameters."""
     check_draws(batch, draws)
+    parameters = frame.free.size
     if draws <= parameters and covariance in ("sample", "corrected"):
+        largest = largest_variables(frame, draws // 2)
+        counts = " and ".join(f"{count} of {name}" for name, count in largest.items())
         raise ValueError(
-            f"{batch}: {draws} draws for {parameters} parameters, the covariance is singular. Draw "
-            'more, or pass covariance="shrunk".'
+            f"{batch}: {draws} draws for {parameters} parameters, {counts}: the covariance is "
+            f"singular. {leave_out(largest, next(iter(largest)))}; otherwise draw more."
         )
+
+
+def largest_variables(frame, rest: int, most: int = 3) -> dict[str, int]:
+    """Return variables and their numbers of parameters, until no more than `rest` are left."""
+    counts = Counter(np.array(frame.layout.owners())[frame.free].tolist())
+    largest = {}
+    for name, count in counts.most_common(most):
+        if largest and counts.total() - sum(largest.values()) <= rest:
+            break
+        largest[name] = count
+    return largest
+
+
+def leave_out(names: Iterable[str], example: str) -> str:
+    """Return the advice to leave out what is deterministic of these variables."""
+    which = ", ".join(names)
+    subject = which if which == example else f"one of {which}"
+    return (
+        f'If {subject} is deterministic, leave it out (var_names="~{example}") or pass model= (it '
+        "is then computed from the merged draws)"
+    )
 
 
 def check_finite(batch, arrays: dict, transforms: dict) -> None:
@@ -48,12 +73,21 @@ def check_finite(batch, arrays: dict, transforms: dict) -> None:
             label = getattr(transforms[name], "name", type(transforms[name]).__name__)
             what += f', or outside the support of transform "{label}"'
             remedy += f'; or choose another transform for "{name}"'
+        remedy += _if_damaged(batch)
         chain, draw = np.argwhere(bad)[0]
         raise ValueError(
             f"{batch}, variable {name}: {bad.sum()} of {bad.size} draws are {what}; the first is "
             f"at chain {chain}, draw {draw}. {remedy}."
         )
-    raise ValueError(f"{batch}: the draws are too large for a covariance. Rescale the parameters.")
+    name = max(arrays, key=lambda key: np.abs(arrays[key]).max(initial=0.0))
+    raise ValueError(
+        f"{batch}, variable {name}: draws up to {np.abs(arrays[name]).max():.2g} in size are too "
+        f"large for a covariance. Rescale the parameters{_if_damaged(batch)}."
+    )
+
+
+def _if_damaged(batch) -> str:
+    return "; or, if they were not so when the file was written, it is damaged" * bool(batch.file)
 
 
 def check_constants(batch, constant, mean, frame) -> None:
@@ -88,11 +122,13 @@ def checked_inverse(batch, covariance: np.ndarray, frame) -> np.ndarray:
     except np.linalg.LinAlgError:
         precision = None
     if precision is None or linalg.unexplained(covariance, precision).min() < DEPENDENT:
-        names = _names(frame.labels, linalg.dependent(covariance))
+        dependent = linalg.dependent(covariance)
+        owners = np.array(frame.layout.owners())[frame.free]
+        variables = list(dict.fromkeys(owners[dependent].tolist()))
         raise ValueError(
-            f"{batch}: {names} are linearly dependent, the covariance is singular. Deterministic "
-            "variables are the usual cause: leave them out with var_names (and recompute them "
-            'from the merged draws), or pass covariance="shrunk".'
+            f"{batch}: {_names(frame.labels, dependent)} are linearly dependent, the covariance is "
+            f"singular. {leave_out(variables, variables[-1])}; if they are parts that sum to one, "
+            'merge them with transforms={name: "simplex"}.'
         )
     return precision
 

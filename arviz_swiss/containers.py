@@ -6,13 +6,23 @@ Everything else sees *groups*, a plain dict of group name to `xarray.Dataset`.
 import contextlib
 import importlib.util
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.axes import Refused, check_axes
+
 SAMPLE_DIMS = ("chain", "draw")
+FILTERS = (None, "like", "regex")
+
+DRAWS = (
+    "an InferenceData or DataTree, a Dataset, a dict of (chain, draw, ...) arrays, or the path of "
+    "a complete netCDF or zarr file"
+)
 
 Groups = dict[str, xr.Dataset]
 
@@ -50,6 +60,8 @@ def read(obj: Any, group: str = "posterior") -> Contents:
     group : str, default "posterior"
         The group that a Dataset or a dict of arrays stands for.
     """
+    if not isinstance(group, str):
+        raise Refused(f"group must be the name of a group, got {group!r}.")
     if is_inference_data(obj):
         return Contents({name: obj[name] for name in obj.groups()}, "InferenceData")
     if isinstance(obj, xr.DataTree):
@@ -100,6 +112,26 @@ def check_group(groups: Groups, group: str, name: str) -> None:
         )
 
 
+def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | None:
+    """Return `var_names` as ArviZ takes it; refuse what neither names nor selects variables."""
+    if filter_vars not in FILTERS:
+        raise ValueError(f'filter_vars must be None, "like" or "regex", got {filter_vars!r}.')
+    if isinstance(var_names, Iterable) and not isinstance(var_names, str | bytes | Mapping):
+        var_names = list(var_names)
+    names = var_names if isinstance(var_names, list) else [var_names]
+    if var_names is not None and not all(isinstance(name, str) for name in names):
+        raise TypeError(f"var_names must be a name or a list of names, got {var_names!r}.")
+    if filter_vars == "regex" and var_names is not None:
+        for name in names:
+            try:
+                re.compile(name.removeprefix("~"))
+            except re.error as error:
+                raise ValueError(
+                    f"var_names={name!r} is no regular expression: {error}."
+                ) from error
+    return var_names
+
+
 def select_names(
     dataset: xr.Dataset, var_names=None, filter_vars=None, where: str = ""
 ) -> list[str]:
@@ -107,11 +139,11 @@ def select_names(
 
     ValueError, which begins with `where`, if they select none.
     """
+    var_names = checked_names(var_names, filter_vars)
     if var_names is None:
         return list(dataset.data_vars)
     import arviz
 
-    var_names = var_names if isinstance(var_names, str) else list(var_names)
     one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
     options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
     try:
@@ -276,9 +308,16 @@ def _netcdf_engine() -> str:
 
 
 def _convert(obj: Any, group: str) -> Groups:
+    if obj is None or isinstance(obj, list | tuple | set | bytes | Number):
+        raise Refused(f"got {brief_type(obj)}. Pass {DRAWS}.")
     import arviz
 
-    if isinstance(obj, Mapping) and obj and all(isinstance(v, Mapping) for v in obj.values()):
+    is_grouped = isinstance(obj, Mapping) and obj
+    is_grouped = is_grouped and all(isinstance(v, Mapping) for v in obj.values())
+    for name, arrays in (obj if is_grouped else {group: obj}).items():
+        if not str(name).endswith("data"):
+            check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
+    if is_grouped:
         converted = arviz.from_dict(**obj) if _takes_groups_apart(arviz) else arviz.from_dict(obj)
     elif isinstance(obj, Mapping):
         by_group = {group: dict(obj)}
@@ -297,19 +336,23 @@ def _convert(obj: Any, group: str) -> Groups:
     return read(converted, group).groups
 
 
+def brief_type(obj: Any) -> str:
+    """Return what an error calls an object that it does not take."""
+    return "None" if obj is None else type(obj).__name__
+
+
 def _takes_groups_apart(arviz) -> bool:
     return hasattr(arviz, "convert_to_inference_data")
 
 
 @contextlib.contextmanager
-def reading(what: str):
-    """Turn whatever a reader raises into one error that says which object could not be read."""
+def reading(what: str, wanted: str = DRAWS):
+    """Turn whatever a reader raises into one error: which object could not be read, what can be."""
     try:
         yield
     except MemoryError:
         raise
+    except Refused as error:
+        raise ValueError(f"{what} could not be read: {error}") from error
     except Exception as error:
-        raise ValueError(
-            f"{what} could not be read: {error}. Pass an InferenceData or DataTree, a Dataset, a "
-            "dict of arrays, or the path of a complete netCDF or zarr file."
-        ) from error
+        raise ValueError(f"{what} could not be read: {error}. Pass {wanted}.") from error

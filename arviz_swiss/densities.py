@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arviz_swiss.flatten import Layout
+from arviz_swiss.numbering import are_shuffled, describe
 from arviz_swiss.provenance import edges
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
@@ -110,6 +111,12 @@ def match_densities(densities: Any, labels: Sequence[str], kind: str) -> dict[st
             raise ValueError(
                 f"densities has {len(densities)} elements for {len(labels)} batches. Pass one a "
                 "batch, in their order, or a mapping by batch label."
+            )
+        if are_shuffled(labels):
+            raise ValueError(
+                f"densities is a list, but the batches were merged in the order "
+                f"{describe(labels)}: is it in this order, or in that of the numbers? Pass a "
+                "mapping of batch label to density."
             )
         matched = dict(zip(labels, densities, strict=True))
     else:

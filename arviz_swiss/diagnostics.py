@@ -22,6 +22,9 @@ from arviz_swiss.moments import Moments, Pooled, correction, precision_bias
 from arviz_swiss.warnings import MergeWarning
 
 SHRINKAGE = 0.02
+# With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
+# covariances, but never by more than this, also with half as many draws as parameters.
+MOST_SHRUNK = 0.6
 
 
 class MomentDiagnostics(NamedTuple):
@@ -172,10 +175,21 @@ def warn_few_draws(diagnostics: MomentDiagnostics, weights: np.ndarray, covarian
     if covariance == "corrected" and correction(fewest, parameters) is None:
         warnings.warn(
             f"{have} are too few to correct the precision of every batch: the merged sds remain "
-            'too small. Draw more, or pass covariance="shrunk".',
+            "too small. Draw more, or merge fewer parameters (var_names, model=).",
             MergeWarning,
             stacklevel=3,
         )
+    if covariance == "shrunk":
+        shrinkage = float(np.average(diagnostics.precision_bias, weights=weights))
+        if shrinkage > SHRINKAGE:
+            warnings.warn(
+                f"the merged sds of correlated parameters are up to about "
+                f'{100 * min(shrinkage, MOST_SHRUNK):.0f}% too small: covariance="shrunk" cannot '
+                f"make up for {have}. Leave deterministics out (var_names, or model=), or draw "
+                f"more: {25 * (parameters + 2)} effective draws are enough.",
+                MergeWarning,
+                stacklevel=3,
+            )
 
 
 def warn_few_prior_draws(prior: Moments, pooled: Pooled, missing_prior: float) -> None:

@@ -15,7 +15,7 @@ import xarray as xr
 from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.containers import Groups
-from arviz_swiss.diagnostics import SHRINKAGE
+from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.moments import Moments, correction
@@ -342,10 +342,17 @@ def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         yield Finding(
             "few draws",
             (),
-            "the draws are few for so many parameters: plain sample covariances make the merged "
-            f"sds about {100 * shrinkage:.0f}% too small.",
-            'draw more, or merge with covariance="corrected", or "shrunk" if they are very few.',
+            "the draws are few for so many parameters: by their covariances the merged sds are "
+            f"{_too_small(groups, shrinkage)}.",
+            "draw more, leave deterministics out (var_names, or model=), or merge with "
+            'covariance="corrected".',
         )
+
+
+def _too_small(groups: Groups, shrinkage: float) -> str:
+    if groups["swiss_transform"].attrs.get("swiss_covariance") == "shrunk":
+        return f"up to about {100 * shrinkage:.0f}% too small, where parameters are correlated"
+    return f"about {100 * shrinkage:.0f}% too small"
 
 
 def _uncorrected(groups: Groups) -> np.ndarray:
@@ -355,6 +362,8 @@ def _uncorrected(groups: Groups) -> np.ndarray:
     estimator = maps.attrs.get("swiss_covariance", "sample")
     if estimator == "sample":
         return bias
+    if estimator == "shrunk":
+        return np.minimum(bias, MOST_SHRUNK)
     if estimator != "corrected":
         return np.zeros_like(bias)
     sizes, parameters = diagnostics["effective_size"].values, maps.sizes["parameter"]

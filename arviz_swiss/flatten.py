@@ -211,7 +211,8 @@ def flatten(
     >>> flat.parameter.values.tolist()
     ['mu', 'beta[0]', 'beta[1]']
     """
-    groups = containers.read(data, group).groups
+    with containers.reading("data"):
+        groups = containers.read(data, group).groups
     containers.check_group(groups, group, "data")
     dataset = groups[group]
     layout = layout_of(dataset, containers.select_names(dataset, var_names, filter_vars))
@@ -248,7 +249,8 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     >>> az_swiss.unflatten(az_swiss.flatten(data), like=data)["beta"].dims
     ('chain', 'draw', 'beta_dim_0')
     """
-    groups = containers.read(like, group).groups
+    with containers.reading("like"):
+        groups = containers.read(like, group).groups
     containers.check_group(groups, group, "like")
     dataset = groups[group]
     named = set(flat["variable"].values.tolist())

@@ -1,6 +1,7 @@
 """A merged object as `refine`, `certify` and `subposteriors` open it."""
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import xarray as xr
 
 from arviz_swiss import containers, kernels
 from arviz_swiss import transforms as bijections
-from arviz_swiss.containers import Groups
+from arviz_swiss.containers import Contents, Groups
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
 from arviz_swiss.moments import sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
+
+MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
 
 
 class Merged(NamedTuple):
@@ -63,13 +66,27 @@ class Merged(NamedTuple):
 
 def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
     """Return the groups of a merged object and its kind of container; refuse any other object."""
-    contents = containers.read(merged, group)
-    if "swiss_transform" not in contents.groups or group not in contents.groups:
+    contents = read_whole(merged, group)
+    if missing := [name for name in (group, "swiss_transform") if name not in contents.groups]:
         raise ValueError(
-            f'not a merged object: it needs groups "{group}" and "swiss_transform", found '
-            f"{', '.join(contents.groups) or 'none'}."
+            f"not a merged object: no group {', '.join(missing)}, found "
+            f"{', '.join(contents.groups) or 'none'}. Pass {MERGED}."
         )
     return contents.groups, contents.kind or containers.native_kind()
+
+
+def read_whole(merged: Any, group: str) -> Contents:
+    """Return what a container holds, or its file, which is read at once; refuse anything else."""
+    is_file = isinstance(merged, str | os.PathLike)
+    if not is_file and (isinstance(merged, xr.Dataset) or not containers.is_container(merged)):
+        raise TypeError(f"not a merged object: got {containers.brief_type(merged)}. Pass {MERGED}.")
+    with containers.reading(f"file {os.fspath(merged)}" if is_file else "merged", MERGED):
+        contents = containers.read(merged, group)
+        if not is_file:
+            return contents
+        loaded = {name: dataset.load() for name, dataset in contents.groups.items()}
+        containers.close(contents.groups)
+        return Contents(loaded, contents.kind)
 
 
 def open_merged(merged: Any, group: str) -> Merged:

@@ -29,6 +29,7 @@ from arviz_swiss.powers import (
     keep,
     resolve_powers,
 )
+from arviz_swiss.repeats import check_distinct
 from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
 
@@ -60,7 +61,8 @@ def merge(
     idatas : sequence, or mapping of label to batch
         One InferenceData or DataTree per batch; or a Dataset, a dict of (chain, draw, ...) arrays,
         a fit that ArviZ's converter knows, or the path of a netCDF or zarr file. Files are read one
-        at a time.
+        at a time. Those of a list are called by what they recorded (`swiss_batch`), else by their
+        file, else b0, b1, ...
     method : str, default "swiss"
         How to merge. "swiss", "recentre", "location_scatter" and "pool" move each batch's draws;
         "consensus", "average", "quantile", "median", "gaussian", "barycenter", "semiparametric" and
@@ -97,8 +99,9 @@ def merge(
         The group to merge.
     covariance : {"sample", "corrected", "shrunk", "diagonal"} or callable, default "sample"
         How to estimate a batch's covariance. "corrected" removes the bias that few draws leave in
-        the precision; "shrunk" (Ledoit-Wolf) works also with fewer draws than parameters;
-        "diagonal" ignores correlations; a callable takes (draws, parameters) and returns a matrix.
+        the precision; "shrunk" (Ledoit-Wolf) runs also with fewer draws than parameters, but then
+        makes the sds of correlated ones too small; "diagonal" ignores correlations; a callable
+        takes (draws, parameters) and returns a matrix.
     model : pymc.Model, optional
         The plain model of any batch. Draws are merged in the model's unconstrained space and mapped
         back, and its deterministics are computed from the merged draws.
@@ -180,7 +183,7 @@ def merge(
         batches = matched.batches
         check_prior_used(counted, prior)
         priors = prior_batches(batches, prior) if counted.missing_prior else []
-        check_prior_counted(counted, has_prior=bool(priors))
+        check_prior_counted(counted, has_prior=bool(priors), batches=batches)
         factors = methods.variance_factors(chosen, counted)
         moves_local = chosen.makes == "maps" and counted.kind == "fractionated"
         local = find_local(matched, model) if moves_local else {}
@@ -192,6 +195,7 @@ def merge(
         warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
 
         moments = [summarise(batch, frame, covariance) for batch in batches]
+        check_distinct(batches, moments, frame.constrained)
         prior_moments = summarise_prior(priors, frame, covariance) if priors else None
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]

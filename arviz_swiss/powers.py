@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from arviz_swiss.batches import Batch
+from arviz_swiss.numbering import are_shuffled, describe, numbers_of
 from arviz_swiss.warnings import MergeWarning
 
 KINDS = ("inflated", "fractionated", "full_prior")
@@ -90,8 +91,14 @@ def describe_rest(powers: Powers) -> str:
     return f"the rows of {remaining} only, under {prior}"
 
 
-def check_prior_counted(powers: Powers, has_prior: bool) -> None:
-    """Refuse powers that count the prior other than once, unless prior draws can mend it."""
+def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch] = ()) -> None:
+    """Refuse powers that count the prior other than once, unless prior draws can mend it.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        The batches, by whose labels some may be missed.
+    """
     if powers.missing_prior == 0 or has_prior:
         return
     times = float(np.sum(powers.prior / powers.likelihood))
@@ -99,6 +106,12 @@ def check_prior_counted(powers: Powers, has_prior: bool) -> None:
         remedy = (
             'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
             "group (pm.sample_prior_predictive)"
+        )
+    elif times < 1:
+        remedy = (
+            f"are batches missing? {_what_is_there(batches, times)} Pass all of them; or the right "
+            "kind and powers (N / n_b for total_size=N); or draws of the prior as prior=, for the "
+            "posterior of these rows alone"
         )
     else:
         remedy = (
@@ -124,6 +137,26 @@ def check_prior_used(powers: Powers, prior: Any) -> None:
         f"{guessed}, with likelihood powers {_brief(powers.likelihood)} and prior powers "
         f"{_brief(powers.prior)}, which count the prior once already. If they are plain runs of "
         'the model, pass kind="full_prior"; otherwise leave prior out.'
+    )
+
+
+def _what_is_there(batches: Sequence[Batch], share: float) -> str:
+    """Say what share of the rows the batches hold, if the powers tell it, and which are missing.
+
+    The reciprocals n_b / N of the powers of all batches sum to one.
+    """
+    count = len(batches)
+    total = max(round(count / share), count + 1)
+    labels = [str(batch.attrs.get("swiss_batch")) for batch in batches]
+    numbers = numbers_of(labels)
+    absent = []
+    if numbers and max(numbers) < total:
+        around = labels[0].split(str(numbers[0]))
+        absent = [str(n).join(around) for n in range(total) if n not in numbers]
+    named = f" ({describe(absent)} not among them)" if absent else ""
+    return (
+        f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "
+        f"about {total}{named}."
     )
 
 
@@ -178,18 +211,16 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
 def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
     if powers is None:
         return None
-    if isinstance(powers, pd.Series) and not isinstance(powers.index, pd.RangeIndex):
-        powers = powers.to_dict()
-    if isinstance(powers, Mapping):
-        named = {str(key): value for key, value in powers.items()}
-        unknown = [key for key in named if key not in {batch.label for batch in batches}]
-        missing = [str(batch) for batch in batches if batch.label not in named]
-        if unknown or missing:
+    labels = [batch.label for batch in batches]
+    if isinstance(powers, pd.Series):
+        if not powers.index.is_unique:
             raise ValueError(
-                f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
-                f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
+                "powers is a Series with labels that occur twice: give each batch's once."
             )
-        powers = [named[batch.label] for batch in batches]
+        powers = powers.to_dict()
+    is_named = isinstance(powers, Mapping)
+    if is_named:
+        powers = _by_label(batches, powers)
     try:
         values = np.asarray(powers, dtype=float)
     except (TypeError, ValueError) as error:
@@ -201,7 +232,31 @@ def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
             f"{values.size} powers for {len(batches)} batches: pass one number, one a batch, or a "
             "mapping by batch label."
         )
+    if not is_named and np.ptp(values) > 0 and are_shuffled(labels):
+        raise ValueError(
+            f"powers is a list, but the batches are in the order {describe(labels)}: is it in this "
+            "order, or in that of the numbers? Pass a mapping of batch label to power."
+        )
     return _check_positive(batches, values, "power")
+
+
+def _by_label(batches: Sequence[Batch], powers: Mapping[Any, Any]) -> list[Any]:
+    """Return powers in the order of the batches, by label; by position if no label is a number."""
+    labels = [batch.label for batch in batches]
+    named = {str(key): value for key, value in powers.items()}
+    are_positions = all(isinstance(key, int | np.integer) for key in powers)
+    if are_positions and not set(named) & set(labels) and not are_shuffled(labels):
+        labels = [str(batch.position) for batch in batches]
+    unknown = [key for key in named if key not in labels]
+    missing = [
+        str(batch) for batch, label in zip(batches, labels, strict=True) if label not in named
+    ]
+    if unknown or missing:
+        raise ValueError(
+            f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
+            f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
+        )
+    return [named[label] for label in labels]
 
 
 def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:

@@ -131,5 +131,6 @@ def _doubt(strange: Sequence[str], wide: str) -> str:
         return ""
     return (
         f"{'; '.join(found)}. Pass the densities of the batches as they were sampled, not tempered "
-        "ones, and merge with the kind= or powers= that they were sampled with."
+        "ones and not in another order than the batches (a mapping of label to density leaves no "
+        "doubt), and merge with the kind= or powers= that they were sampled with."
     )

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
+from arviz_swiss.merged import read_whole
 from arviz_swiss.warnings import MergeWarning
 
 CHAINS = 4
@@ -74,8 +75,7 @@ def resample(
     >>> dict(az_swiss.resample(certified, random_seed=1)["posterior"].sizes)
     {'chain': 4, 'draw': 250}
     """
-    with containers.reading("merged"):
-        contents = containers.read(merged, group)
+    contents = read_whole(merged, group)
     groups = contents.groups
     certificate = _certificate_of(groups)
     if certificate.attrs["verdict"].startswith("not"):

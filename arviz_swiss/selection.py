@@ -19,6 +19,7 @@ def selected(
     coords: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Return the variables and elements that ArviZ's arguments select."""
+    _check_coords(coords)
     chosen = dataset[containers.select_names(dataset, var_names, filter_vars)]
     if unknown := [dim for dim in coords or {} if dim not in dataset.dims]:
         raise ValueError(
@@ -36,10 +37,16 @@ def selected(
         raise ValueError(f"coords={dict(coords)!r}: no element {error}.") from error
 
 
+def _check_coords(coords: Any) -> None:
+    if coords is not None and not isinstance(coords, Mapping):
+        raise TypeError(f"coords must be a mapping of dimension to labels, got {coords!r}.")
+
+
 def selected_as_merged(
     groups: Groups, group: str, var_names=None, filter_vars=None, coords=None
 ) -> xr.Dataset:
     """Return what ArviZ's arguments select of the merged variables, in the space of the merge."""
+    _check_coords(coords)
     moved, own = in_merge_space(groups, group), groups[group]
     # A transform that changes the number of elements gives them a dimension of its own, along which
     # the variable's labels choose nothing.

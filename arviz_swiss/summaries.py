@@ -103,7 +103,7 @@ def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Calla
     values = list(arrays.values())
     matrices = as_rows(values, frame.layout)
     draws = matrices[0].shape[0]
-    check_count(batch, draws, parameters, covariance)
+    check_count(batch, draws, frame, covariance)
     mean, sample, constant = sample_moments(matrices, frame.layout)
     if not (np.isfinite(mean).all() and np.isfinite(np.diag(sample)).all()):
         check_finite(batch, arrays, frame.space.transforms)

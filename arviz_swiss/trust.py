@@ -14,7 +14,7 @@ from arviz_swiss.distances import (
     skewness,
 )
 from arviz_swiss.maps import AffineMap, invert
-from arviz_swiss.merged import free_rows, open_groups
+from arviz_swiss.merged import free_rows, open_groups, read_merged
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -100,11 +100,9 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     >>> bool((diagnosed["swiss_diagnostics"]["rhat"] < 1.02).all())
     True
     """
-    contents = containers.read(merged, group)
-    groups = dict(contents.groups)
-    groups["swiss_diagnostics"] = _diagnosed(groups, group)
-    attrs = containers.root_attrs(merged)
-    return containers.build(groups, contents.kind or containers.native_kind(), attrs)
+    groups, container = read_merged(merged, group)
+    groups = {**groups, "swiss_diagnostics": _diagnosed(groups, group)}
+    return containers.build(groups, container, containers.root_attrs(merged))
 
 
 def is_diagnosed(groups: Groups) -> bool:
@@ -119,7 +117,7 @@ def can_diagnose(groups: Groups) -> bool:
 
 def diagnosed_groups(merged: Any, group: str = "posterior") -> Groups:
     """Return the groups of a merged object, diagnosed if they can be."""
-    groups = dict(containers.read(merged, group).groups)
+    groups = dict(read_merged(merged, group)[0])
     check_merged(groups, group)
     if not is_diagnosed(groups) and can_diagnose(groups):
         groups["swiss_diagnostics"] = _diagnosed(groups, group)

@@ -129,6 +129,22 @@ def precision():
         print(f"{size:10} {draws:6} {expected:19.3f} {ratios[0]:7.3f} {ratios[1]:10.3f}")
 
 
+def shrunk():
+    """Merged sds over true ones with Ledoit-Wolf covariances, 100 parameters correlated .5."""
+    rng = np.random.default_rng(0)
+    size = 100
+    factor = np.linalg.cholesky(0.5 * np.eye(size) + 0.5)
+    print("draws  sd ratio: smallest  largest  sample covariances, expected")
+    for draws in (50, 200, 500, 1000, 2500):
+        batches = [{"x": rng.normal(size=(1, draws, size)) @ factor.T} for _ in range(10)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            merged = az_swiss.merge(batches, kind="inflated", covariance="shrunk")
+        ratios = np.sqrt(np.diag(merged["swiss_transform"]["pooled_covariance"]))
+        expected = np.sqrt(max(draws - size - 2, 0) / (draws - 1))
+        print(f"{draws:5} {ratios.min():19.3f} {ratios.max():8.3f} {expected:29.3f}")
+
+
 def means():
     """Monte Carlo error of the merged mean, in posterior sds: by the formula, and measured."""
     rng = np.random.default_rng(0)
@@ -172,7 +188,7 @@ def location():
         )
 
 
-CLAIMS = [pooling, equivariance, scales, precision, means, location]
+CLAIMS = [pooling, equivariance, scales, precision, shrunk, means, location]
 
 
 def main(names):

@@ -203,7 +203,8 @@ def test_attributes_that_no_file_can_hold_are_left_out(tmp_path):
         coords={"term": ("term", ["a", "b"], {"units": None, "long_name": "a term"})},
         attrs={"mixed": ["a", 1], "big": 2**70, "kept": [1, 2.5]},
     )
-    merged = az_swiss.merge([posterior, posterior], kind="inflated")
+    other = posterior.assign(beta=-posterior["beta"])
+    merged = az_swiss.merge([posterior, other], kind="inflated")
     path = tmp_path / "merged.nc"
     merged.to_netcdf(path)
     back = containers.read(path).groups["posterior"]
@@ -212,8 +213,8 @@ def test_attributes_that_no_file_can_hold_are_left_out(tmp_path):
     assert back["term"].attrs == {"long_name": "a term"}
 
 
-def with_stats(to_container, labels):
-    rng = np.random.default_rng(0)
+def with_stats(to_container, labels, seed):
+    rng = np.random.default_rng(seed)
     posterior = xr.Dataset(
         {"mu": (("chain", "draw"), rng.standard_normal((2, len(labels))))},
         coords={"chain": [0, 1], "draw": labels},
@@ -226,26 +227,23 @@ def with_stats(to_container, labels):
 
 
 def test_statistics_are_matched_to_draws_by_label(to_container):
-    batches = [with_stats(to_container, np.arange(0, 100, 3)) for _ in range(2)]
+    batches = [with_stats(to_container, np.arange(0, 100, 3), seed) for seed in range(2)]
     stats = groups_of(az_swiss.merge(batches, kind="inflated"))["sample_stats"]
     np.testing.assert_array_equal(stats["label"][3], np.arange(0, 100, 3))
 
 
 def test_statistics_that_do_not_cover_the_draws_are_left_out(to_container):
-    groups = groups_of(
-        az_swiss.merge(
-            [with_stats(to_container, np.arange(120)) for _ in range(2)], kind="inflated"
-        )
-    )
+    batches = [with_stats(to_container, np.arange(120), seed) for seed in range(2)]
+    groups = groups_of(az_swiss.merge(batches, kind="inflated"))
     assert "sample_stats" not in groups
     assert "sample_stats" in groups["posterior"].attrs["swiss_left_out"]
 
 
 def test_data_that_some_batches_lack_are_left_out_and_said_so(to_container):
     rng = np.random.default_rng(0)
-    posterior = {"mu": rng.standard_normal((2, 100))}
+    first, second = ({"mu": rng.standard_normal((2, 100))} for _ in range(2))
     data = xr.Dataset({"y": ("row", np.ones(4))}, {"row": np.arange(4)})
-    batches = [to_container(posterior, observed_data=data), to_container(posterior)]
+    batches = [to_container(first, observed_data=data), to_container(second)]
     groups = groups_of(az_swiss.merge(batches, kind="inflated"))
     assert "observed_data" not in groups
     assert groups["posterior"].attrs["swiss_left_out"] == "observed_data/y"

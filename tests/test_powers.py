@@ -52,3 +52,60 @@ def test_weight_is_one_over_the_power():
     np.testing.assert_allclose(
         containers.read(merged).groups["posterior"]["x"].mean(), 0.1 / 3 + 0.2 / 2
     )
+
+
+class Gaussian:
+    """A Gaussian model in batches: the moments that each has, and those of some of its rows."""
+
+    def __init__(self, batches, size=2):
+        rng = np.random.default_rng(0)
+        self.prior = np.eye(size)
+        factors = rng.standard_normal((batches, size, size))
+        self.precisions = factors @ factors.transpose(0, 2, 1) + np.eye(size)
+        self.naturals = rng.standard_normal((batches, size))
+
+    def moments(self, likelihood_power, prior_power, batches):
+        precision = prior_power * self.prior + likelihood_power * self.precisions[batches].sum(0)
+        covariance = np.linalg.inv(precision)
+        return likelihood_power * covariance @ self.naturals[batches].sum(0), covariance
+
+
+@pytest.mark.parametrize("kind", ["inflated", "fractionated"])
+def test_missing_batches_are_asked_for(kind, exact_draws):
+    """With all of them, or with draws of the prior, the posterior is right."""
+    count, rng = 4, np.random.default_rng(1)
+    problem = Gaussian(count)
+    power, prior_power = (count, 1.0) if kind == "inflated" else (1.0, 1 / count)
+    attrs = {"swiss_kind": kind, "swiss_power": power, "swiss_prior_power": prior_power}
+
+    def draws(*moments, **attrs):
+        dims = ("chain", "draw", "term")
+        return xr.Dataset({"x": (dims, exact_draws(rng, *moments))}, attrs=attrs)
+
+    batches = [
+        draws(*problem.moments(power, prior_power, [b]), swiss_batch=f"b{b}", **attrs)
+        for b in range(count)
+    ]
+    given = [batches[0], batches[2]]
+    message = (
+        r"counted 0\.5 times.*are batches missing\? These 2 hold 50% of the rows.*about 4 "
+        r"\(b1, b3 not among them\)\. Pass all of them"
+    )
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(given)
+    prior = draws(np.zeros(2), np.linalg.inv(problem.prior))
+    for merged, rows in (
+        (az_swiss.merge(batches), [0, 1, 2, 3]),
+        (az_swiss.merge(given, prior=prior, covariance="sample"), [0, 2]),
+    ):
+        mean, covariance = problem.moments(1.0, 1.0, rows)
+        maps = containers.read(merged).groups["swiss_transform"]
+        np.testing.assert_allclose(maps["pooled_mean"], mean, rtol=1e-9)
+        np.testing.assert_allclose(maps["pooled_covariance"], covariance, rtol=1e-9)
+
+
+def test_missing_batches_are_asked_for_without_attributes_too(batches):
+    with pytest.raises(
+        ValueError, match=r"are batches missing\? These 2 .*there should be about 6"
+    ):
+        az_swiss.merge(batches[:2], kind="inflated", powers=6)

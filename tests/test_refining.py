@@ -347,7 +347,7 @@ def test_counts_must_be_positive_integers(log_rates, wrong):
 
 
 def test_what_was_not_merged_is_refused(log_rates):
-    with pytest.raises(ValueError, match="not a merged object"):
+    with pytest.raises(TypeError, match="not a merged object: got dict"):
         az_swiss.refine({"u": np.zeros((2, 10))}, log_rates[1], **QUIET)
 
 

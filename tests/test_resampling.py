@@ -112,7 +112,7 @@ def test_resampling_what_is_not_certified_is_warned_of():
 
 
 def test_what_is_no_container_is_said_so():
-    with pytest.raises(ValueError, match=r"merged could not be read: .*Pass an InferenceData or"):
+    with pytest.raises(TypeError, match=r"got int. Pass what merge returned, one InferenceData or"):
         az_swiss.resample(5)
 
 

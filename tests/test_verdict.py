@@ -283,7 +283,8 @@ def test_few_draws_are_no_finding_once_they_are_corrected_for():
 
     assert is_found(batches)
     assert not is_found(batches, covariance="corrected")
-    assert not is_found(batches, covariance="shrunk")
+    assert is_found(batches, covariance="shrunk")
+    assert not is_found(batches, covariance="diagonal")
     too_few = [{"x": one["x"][:, :12]} for one in batches]
     assert is_found(too_few, covariance="corrected")
 

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from arviz_swiss import containers
 from arviz_swiss.findings import labels_of
 from arviz_swiss.kernels import Gaussian
-from arviz_swiss.merged import open_groups, present_moments
+from arviz_swiss.merged import open_groups, present_moments, read_merged
 from arviz_swiss.plots import style
 from arviz_swiss.plots.shift import parameter_labels
 from arviz_swiss.selection import parameter_positions
@@ -79,7 +79,7 @@ def plot_maps(
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
     style.check_prob(prob)
-    groups = containers.read(merged, group).groups
+    groups, _ = read_merged(merged, group)
     check_merged(groups, group)
     if not can_diagnose(groups):
         raise ValueError(

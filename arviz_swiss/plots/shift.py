@@ -11,7 +11,7 @@ from arviz_swiss import containers
 from arviz_swiss.findings import find_all, labels_of
 from arviz_swiss.flatten import layout_of
 from arviz_swiss.kernels import Gaussian
-from arviz_swiss.merged import in_merge_space, open_groups, present_moments
+from arviz_swiss.merged import in_merge_space, open_groups, present_moments, read_merged
 from arviz_swiss.plots import style
 from arviz_swiss.selection import parameter_positions
 from arviz_swiss.trust import check_merged
@@ -82,7 +82,7 @@ def plot_shift(
     ['b0', 'b1']
     """
     style.check_prob(prob)
-    groups = containers.read(merged, group).groups
+    groups, _ = read_merged(merged, group)
     check_merged(groups, group)
     positions = parameter_positions(groups, group, var_names, filter_vars, coords)
     labels = parameter_labels(groups, group, labeller)[positions]
