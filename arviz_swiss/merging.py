@@ -15,6 +15,7 @@ from arviz_swiss.diagnostics import (
     warn_few_prior_draws,
     warn_heterogeneity,
 )
+from arviz_swiss.elements import element_coords
 from arviz_swiss.joining import join_data
 from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
@@ -220,8 +221,9 @@ def merge(
                 batches, local, local_space, frame, moments, affine, draws
             )
         coords = packing.transform_coords(batches, frame)
+        elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
         groups["swiss_transform"] = packing.pack_transform(
-            batches, moments, affine, pooled, counted, coords
+            batches, moments, affine, pooled, counted, coords | elements
         ).assign_attrs(swiss_covariance="own" if callable(covariance) else covariance)
         groups["swiss_diagnostics"] = packing.pack_diagnostics(diagnostics, coords)
         return containers.build(groups, container)

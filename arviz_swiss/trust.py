@@ -13,6 +13,7 @@ from arviz_swiss.distances import (
     integrated_absolute_floor,
     skewness,
 )
+from arviz_swiss.elements import in_order
 from arviz_swiss.maps import AffineMap, invert
 from arviz_swiss.merged import free_rows, open_groups
 
@@ -100,8 +101,8 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     True
     """
     contents = containers.read(merged, group)
-    groups = dict(contents.groups)
-    groups["swiss_diagnostics"] = _diagnosed(groups, group)
+    diagnostics = _diagnosed(merged_groups(merged, group), group)
+    groups = {**contents.groups, "swiss_diagnostics": diagnostics}
     attrs = containers.root_attrs(merged)
     return containers.build(groups, contents.kind or containers.native_kind(), attrs)
 
@@ -118,21 +119,22 @@ def can_diagnose(groups: Groups) -> bool:
 
 def diagnosed_groups(merged: Any, group: str = "posterior") -> Groups:
     """Return the groups of a merged object, diagnosed if they can be."""
-    groups = dict(containers.read(merged, group).groups)
-    check_merged(groups, group)
+    groups = merged_groups(merged, group)
     if not is_diagnosed(groups) and can_diagnose(groups):
         groups["swiss_diagnostics"] = _diagnosed(groups, group)
     return groups
 
 
-def check_merged(groups: Groups, group: str) -> None:
-    """Refuse what `merge` did not make."""
+def merged_groups(merged: Any, group: str) -> Groups:
+    """Return the groups of a merged object in the order of the merge; refuse any other object."""
+    groups = containers.read(merged, group).groups
     needed = (group, "swiss_transform", "swiss_diagnostics")
     if missing := [name for name in needed if name not in groups]:
         raise ValueError(
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(groups) or 'none'}. Pass what merge returned."
         )
+    return in_order(groups, group)
 
 
 def sample_of(groups: Groups, group: str) -> Sample:
@@ -142,7 +144,13 @@ def sample_of(groups: Groups, group: str) -> Sample:
     draws = free_rows(opened, slice(None), slice(None)).reshape(*opened.sizes, -1)
     units = np.sqrt(np.diag(maps["pooled_covariance"].values))
     before, after = [], []
-    for position, label in enumerate(maps["batch"].values.astype(str)):
+    for position, label in enumerate(opened.labels):
+        if label not in opened.owners:
+            raise ValueError(
+                f'batch {position} ("{label}"): none of its chains is left, so its own draws '
+                "cannot be looked at. Call diagnose on the merged object before selecting chains; "
+                "to leave the batch out of the merge, merge again with drop=."
+            )
         one = maps.isel(batch=position)
         affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
         back = invert(affine, units)
@@ -152,7 +160,6 @@ def sample_of(groups: Groups, group: str) -> Sample:
 
 
 def _diagnosed(groups: Groups, group: str) -> xr.Dataset:
-    check_merged(groups, group)
     if not can_diagnose(groups):
         method = groups[group].attrs.get("swiss_method", "unknown")
         raise ValueError(

@@ -10,7 +10,7 @@ from arviz_swiss import containers
 from arviz_swiss.containers import Groups
 from arviz_swiss.flatten import as_rows, layout_of, sample_arrays
 from arviz_swiss.maps import AffineMap, embed, invert, move
-from arviz_swiss.merged import in_merge_space, read_merged, space_of
+from arviz_swiss.merged import free_places, in_merge_space, read_merged, space_of
 
 MERGE_ATTRS = (
     "swiss_method",
@@ -140,8 +140,7 @@ def _moved_back(moved: xr.Dataset, one: xr.Dataset) -> xr.Dataset:
     layout = layout_of(moved, list(moved.data_vars))
     arrays = [array.astype(float) for array in sample_arrays(moved, layout)]
     rows = as_rows(arrays, layout)
-    place = {label: index for index, label in enumerate(layout.labels())}
-    free = np.array([place[label] for label in one["parameter"].values.astype(str)])
+    free = free_places(layout, one)
     affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
     units = np.sqrt(np.diag(one["pooled_covariance"].values))
     constants = np.concatenate([matrix[0] for matrix in rows])

@@ -13,7 +13,7 @@ from arviz_swiss.merged import open_groups, present_moments
 from arviz_swiss.plots import style
 from arviz_swiss.plots.shift import parameter_labels
 from arviz_swiss.selection import parameter_positions
-from arviz_swiss.trust import can_diagnose, check_merged, sample_of
+from arviz_swiss.trust import can_diagnose, merged_groups, sample_of
 
 TITLES = ("sub-posteriors", "centred and scaled", "shifted: merged")
 MOST_POINTS = 2000
@@ -79,8 +79,7 @@ def plot_maps(
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
     style.check_prob(prob)
-    groups = containers.read(merged, group).groups
-    check_merged(groups, group)
+    groups = merged_groups(merged, group)
     if not can_diagnose(groups):
         raise ValueError(
             'these draws were newly made, not mapped: plot_maps needs method="swiss" or another '
