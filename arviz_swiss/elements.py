@@ -46,7 +46,9 @@ def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> 
 
 
 def _record(along: str, layout: Layout) -> dict[str, Any]:
-    dims = [json.dumps(variable.dims) for variable in layout.variables for _ in range(variable.size)]
+    dims = [
+        json.dumps(variable.dims) for variable in layout.variables for _ in range(variable.size)
+    ]
     return {
         along: layout.labels(),
         f"{along}_variable": (along, layout.owners()),
@@ -155,6 +157,11 @@ def _check_draws(draws: xr.Dataset, maps: xr.Dataset, group: str) -> None:
         )
     if 0 in (draws.sizes[dim] for dim in SAMPLE_DIMS):
         raise ValueError(f'group "{group}" has no draws any more. {WHOLE}.')
+    if "scale" in maps and "batch" not in draws.coords:
+        raise ValueError(
+            f'group "{group}" has no coordinate batch any more, which tells whose chains they are. '
+            f"{WHOLE}."
+        )
     if "batch" in draws.coords:
         known = set(maps["batch"].values.astype(str).tolist())
         owners = dict.fromkeys(draws["batch"].values.astype(str).tolist())
@@ -217,7 +224,8 @@ def _dims_of(dataset: xr.Dataset, name: str, elements: Elements, where: str) -> 
         return elements.dims
     if len(present) != len(elements.dims):
         raise ValueError(
-            f"{where}: dimensions {tuple(present)}, but it was merged with {elements.dims}. {WHOLE}."
+            f"{where}: dimensions {tuple(present)}, but {elements.dims} when it was merged. "
+            f"{WHOLE}."
         )
     candidates = list(_renamed(present, elements.dims))
     fitting = [
@@ -227,8 +235,8 @@ def _dims_of(dataset: xr.Dataset, name: str, elements: Elements, where: str) -> 
         _check_all(_labels(dataset, name, candidates[0]), elements.labels, where)
     if len(fitting) > 1:
         raise ValueError(
-            f"{where}: dimensions {elements.dims} have become {tuple(present)}, and their labels do "
-            "not tell which is which. Give at least one of them its name back."
+            f"{where}: dimensions {elements.dims} have become {tuple(present)}, and their labels "
+            "do not tell which is which. Give at least one of them its name back."
         )
     return fitting[0]
 

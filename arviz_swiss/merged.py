@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_swiss import containers, kernels
 from arviz_swiss import transforms as bijections
 from arviz_swiss.containers import Groups
-from arviz_swiss.elements import in_order
+from arviz_swiss.elements import WHOLE, in_order
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
 from arviz_swiss.moments import sample_moments
@@ -124,8 +124,7 @@ def free_places(layout: Layout, maps: xr.Dataset) -> np.ndarray:
     parameters = maps["parameter"].values.astype(str).tolist()
     if missing := [label for label in parameters if label not in places]:
         raise ValueError(
-            f"the merged object has no draws of {', '.join(missing[:8])} any more. Pass it with all "
-            "that was merged, and select from the result."
+            f"the merged object has no draws of {', '.join(missing[:8])} any more. {WHOLE}."
         )
     return np.array([places[label] for label in parameters])
 
@@ -141,7 +140,7 @@ def _check_constants(opened: Merged) -> None:
         labels = np.array(opened.layout.labels())[spread]
         raise ValueError(
             f'group "swiss_transform" has no parameter {", ".join(labels[:8])} any more, which '
-            "varies. Pass the merged object with all that was merged, and select from the result."
+            f"varies. {WHOLE}."
         )
 
 

@@ -18,6 +18,7 @@ from arviz_swiss.densities import (
     match_densities,
 )
 from arviz_swiss.elements import as_given
+from arviz_swiss.flatten import layout_of
 from arviz_swiss.kernels import Gaussian, Round
 from arviz_swiss.maps import AffineMap, embed, move
 from arviz_swiss.merged import (
@@ -205,6 +206,7 @@ def space_for_models(opened: Merged, examples: int = 3) -> MergeSpace:
     unconstrained = [array[0, few] for array in opened.arrays]
     return MergeSpace(
         opened.layout,
+        layout_of(opened.draws, names),
         tuple(opened.transformed),
         opened.free,
         np.concatenate([array[0, 0].ravel() for array in opened.arrays]).astype(float),
