@@ -75,12 +75,12 @@ def in_order(groups: Groups, group: str) -> Groups:
     """
     maps = _ordered_maps(groups["swiss_transform"])
     ordered = {**groups, "swiss_transform": maps}
+    _check_draws(groups[group], maps, group)
     if "swiss_diagnostics" in groups:
         diagnostics = _transposed(groups["swiss_diagnostics"])
         for dim in ("batch", "parameter"):
             diagnostics = _along(diagnostics, dim, maps.get_index(dim), "swiss_diagnostics")
         ordered["swiss_diagnostics"] = diagnostics
-    _check_draws(groups[group], maps, group)
     draws = _sorted_draws(groups[group])
     ordered[group] = _ordered(draws, maps, OWN, group) if OWN in maps.coords else draws
     if UNCONSTRAINED in maps.coords:

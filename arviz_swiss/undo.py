@@ -10,7 +10,7 @@ from arviz_swiss import containers
 from arviz_swiss.containers import Groups
 from arviz_swiss.flatten import as_rows, layout_of, sample_arrays
 from arviz_swiss.maps import AffineMap, embed, invert, move
-from arviz_swiss.merged import free_places, in_merge_space, read_merged, space_of
+from arviz_swiss.merged import free_places, in_merge_space, open_merged, space_of
 
 MERGE_ATTRS = (
     "swiss_method",
@@ -69,16 +69,16 @@ def subposteriors(
     >>> bool(np.allclose(back["north"]["posterior"]["mu"], batches["north"]["mu"]))
     True
     """
-    groups, kind = read_merged(merged, group)
-    maps = groups["swiss_transform"]
+    opened = open_merged(merged, group)
+    groups, maps, owners = opened.groups, opened.maps, opened.owners
     check_moved(groups, group)
     space = space_of(groups, group, transforms, model)
-    owners = groups[group]["batch"].values.astype(str)
     return {
         label: containers.build(
-            _unmerge(groups, group, maps.isel(batch=position), owners == label, space), kind
+            _unmerge(groups, group, maps.isel(batch=position), owners == label, space),
+            opened.container,
         )
-        for position, label in enumerate(maps["batch"].values.astype(str).tolist())
+        for position, label in enumerate(opened.labels)
         if label in owners
     }
 
