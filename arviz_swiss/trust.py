@@ -78,7 +78,8 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     Raises
     ------
     ValueError
-        When `merged` is not a merged object, or its draws were newly made ("consensus", ...).
+        When `merged` is not a merged object, its draws were newly made ("consensus", ...), or no
+        chain of some batch is left.
 
     See Also
     --------

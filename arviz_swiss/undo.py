@@ -35,7 +35,8 @@ def subposteriors(
     Parameters
     ----------
     merged : InferenceData or DataTree
-        As `merge` returned it, or read back from a file.
+        As `merge` returned it, or read back from a file; in any order, as elements are matched by
+        label, but with all that was merged.
     group : str, default "posterior"
     transforms : mapping of variable to transform, optional
         Your own transform objects, if you merged with any: a merged object cannot hold them.
