@@ -12,6 +12,7 @@ import xarray as xr
 
 from arviz_swiss import containers
 from arviz_swiss.axes import check_names, check_sizes
+from arviz_swiss.checks import check_labels
 from arviz_swiss.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.flatten import Layout, layout_of, sample_arrays, with_times_as_stored
 from arviz_swiss.numbering import choose_labels
@@ -203,6 +204,7 @@ def match(
     _check_unique(first, shared)
     matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
     layout = with_times_as_stored(layout_of(first.draws, shared))
+    check_labels(first, layout)
     return Matched(matched, layout, local, deterministic)
 
 

@@ -158,7 +158,7 @@ def certify(
     certificate = build_certificate(opened, thinned, found)
     if not certificate.attrs["verdict"].startswith("certified"):
         warnings.warn(certificate.attrs["verdict"], MergeWarning, stacklevel=2)
-    groups = {**opened.groups, "swiss_certificate": certificate}
+    groups = {**containers.read(merged, group).groups, "swiss_certificate": certificate}
     return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from arviz_swiss import linalg
+from arviz_swiss.flatten import Layout
 from arviz_swiss.moments import COVARIANCES
 
 # A parameter with less variance of its own than this share is a function of the others. Draws
@@ -20,6 +21,35 @@ def check_covariance(covariance: Any) -> None:
     if not known and not callable(covariance):
         valid = ", ".join(f'"{name}"' for name in COVARIANCES)
         raise ValueError(f"unknown covariance {covariance!r}. Valid ones are {valid}, or callable.")
+
+
+def check_labels(batch, layout: Layout) -> None:
+    """Refuse elements that have the same label as text, by which a merged object knows them."""
+    labels, owners = layout.labels(), layout.owners()
+    if len(set(labels)) == len(labels):
+        return
+    seen: dict[str, int] = {}
+    for position, label in enumerate(labels):
+        if label in seen:
+            both = (seen[label], position)
+            elements = " and ".join(_element(layout, one) for one in both)
+            names = " and ".join(dict.fromkeys(owners[one] for one in both))
+            raise ValueError(
+                f"{batch}, variable {names}: {elements} would both be called {label}, so they "
+                "could not be told apart. Rename a coordinate label or a variable."
+            )
+        seen[label] = position
+
+
+def _element(layout: Layout, position: int) -> str:
+    """Describe one element, by dimension and coordinate label."""
+    variable = next(v for v in layout.variables if position < v.columns.stop)
+    index = np.unravel_index(position - variable.columns.start, variable.shape)
+    along = [
+        f"{dim}={layout.coords[dim].values[at]!s}" if dim in layout.coords else f"{dim}={at}"
+        for dim, at in zip(variable.dims, index, strict=True)
+    ]
+    return f"{variable.name} ({'; '.join(along)})" if along else variable.name
 
 
 def check_draws(batch, draws: int) -> None:

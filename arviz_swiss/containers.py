@@ -165,7 +165,21 @@ def summary(dataset: xr.Dataset) -> Any:
 
     # A constant has no R-hat.
     with np.errstate(divide="ignore", invalid="ignore"):
-        return arviz.summary(dataset, round_to="none")
+        return arviz.summary(_with_dims_of_their_own(dataset), round_to="none")
+
+
+def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:
+    """Return the dataset with no dimension shared by two variables, chain and draw aside.
+
+    ArviZ 1.x lays out all variables' values in one common order of dimensions, but labels them in
+    each variable's own: where the orders differ, rows carry the values of other elements.
+    """
+    arrays = {}
+    for number, (name, array) in enumerate(dataset.data_vars.items()):
+        dims = [dim for dim in array.dims if dim not in SAMPLE_DIMS]
+        kept = array.reset_coords([c for c in array.coords if c not in array.dims], drop=True)
+        arrays[name] = kept.rename({d: f"swiss_{number}_{axis}" for axis, d in enumerate(dims)})
+    return xr.Dataset(arrays)
 
 
 def convergence(draws: np.ndarray) -> tuple[float, float, float]:

@@ -47,10 +47,12 @@ class MergeSpace(NamedTuple):
     """What a PyMC model must know of the space of the merge to give its density there.
 
     `constrained` and `unconstrained` are a few draws by variable, without sample dimensions other
-    than the first; `constants` a whole vector of parameters, of which only `free` ones vary.
+    than the first; `constants` a whole vector of parameters, of which only `free` ones vary. `own`
+    is the layout of the variables on their own scale.
     """
 
     layout: Layout
+    own: Layout
     transformed: tuple[str, ...]
     free: np.ndarray
     constants: np.ndarray

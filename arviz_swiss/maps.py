@@ -31,7 +31,7 @@ def move(
 
 def embed(affine: AffineMap, free: np.ndarray, constants: np.ndarray) -> AffineMap:
     """Return the map of all parameters: free ones mapped, constant ones left where they are."""
-    if free.size == constants.size:
+    if np.array_equal(free, np.arange(constants.size)):
         return affine
     scale = np.eye(constants.size)
     scale[np.ix_(free, free)] = affine.scale

@@ -11,12 +11,15 @@ import xarray as xr
 from arviz_swiss import containers, kernels
 from arviz_swiss import transforms as bijections
 from arviz_swiss.containers import Contents, Groups
+from arviz_swiss.elements import WHOLE, in_order
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
 from arviz_swiss.moments import sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
+# A constant that some batches stored in single precision varies by so much.
+ROUNDING = 1e-6
 
 
 class Merged(NamedTuple):
@@ -65,14 +68,17 @@ class Merged(NamedTuple):
 
 
 def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
-    """Return the groups of a merged object and its kind of container; refuse any other object."""
+    """Return a merged object's groups, in the order of the merge, and its kind of container.
+
+    Refuse any other object.
+    """
     contents = read_whole(merged, group)
     if missing := [name for name in (group, "swiss_transform") if name not in contents.groups]:
         raise ValueError(
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(contents.groups) or 'none'}. Pass {MERGED}."
         )
-    return contents.groups, contents.kind or containers.native_kind()
+    return in_order(contents.groups, group), contents.kind or containers.native_kind()
 
 
 def read_whole(merged: Any, group: str) -> Contents:
@@ -113,13 +119,45 @@ def check_shared(opened: Merged) -> None:
 
 
 def open_groups(groups: Groups, container: str, group: str) -> Merged:
-    """Return the groups of a merged object with its draws in the space of the merge."""
+    """Return a merged object with its draws in the space of the merge.
+
+    Parameters
+    ----------
+    groups : dict of str to Dataset
+        In the order of the merge, as `read_merged` returns them.
+    """
     moved = in_merge_space(groups, group)
     layout = layout_of(moved, list(moved.data_vars))
-    place = {label: index for index, label in enumerate(layout.labels())}
-    parameters = groups["swiss_transform"]["parameter"].values.astype(str)
-    free = np.array([place[label] for label in parameters])
-    return Merged(groups, container, group, layout, sample_arrays(moved, layout), free)
+    free = free_places(layout, groups["swiss_transform"])
+    opened = Merged(groups, container, group, layout, sample_arrays(moved, layout), free)
+    _check_constants(opened)
+    return opened
+
+
+def free_places(layout: Layout, maps: xr.Dataset) -> np.ndarray:
+    """Return where the parameters that vary lie in a layout, by label."""
+    places = {label: place for place, label in enumerate(layout.labels())}
+    parameters = maps["parameter"].values.astype(str).tolist()
+    if missing := [label for label in parameters if label not in places]:
+        raise ValueError(
+            f"the merged object has no draws of {', '.join(missing[:8])} any more. {WHOLE}."
+        )
+    return np.array([places[label] for label in parameters])
+
+
+def _check_constants(opened: Merged) -> None:
+    """Refuse draws that vary along a parameter of which there is no map."""
+    if opened.free.size == opened.layout.size:
+        return
+    rows = gather_all(all_rows(opened), opened.layout)
+    spread = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
+    spread[opened.free] = False
+    if spread.any():
+        labels = np.array(opened.layout.labels())[spread]
+        raise ValueError(
+            f'group "swiss_transform" has no parameter {", ".join(labels[:8])} any more, which '
+            f"varies. {WHOLE}."
+        )
 
 
 def in_merge_space(groups: Groups, group: str) -> xr.Dataset:

@@ -15,6 +15,7 @@ from arviz_swiss.diagnostics import (
     warn_few_prior_draws,
     warn_heterogeneity,
 )
+from arviz_swiss.elements import element_coords
 from arviz_swiss.glance import warn_poor_batches
 from arviz_swiss.joining import join_data
 from arviz_swiss.kinds import LOOKS_INFLATED, warn_kind
@@ -239,8 +240,9 @@ def merge(
                 batches, local, local_space, frame, moments, affine, draws
             )
         coords = packing.transform_coords(batches, frame)
+        elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
         groups["swiss_transform"] = packing.pack_transform(
-            batches, moments, affine, pooled, counted, coords
+            batches, moments, affine, pooled, counted, coords | elements
         ).assign_attrs(
             swiss_covariance="own" if callable(covariance) else covariance,
             swiss_kind_from=counted.kind_from,

@@ -15,6 +15,7 @@ from arviz_swiss.maps import AffineMap
 from arviz_swiss.moments import Moments, Pooled
 from arviz_swiss.moving import Draws
 from arviz_swiss.powers import Powers, batch_sizes
+from arviz_swiss.spaces import Arrays, Space
 from arviz_swiss.summaries import Frame
 
 # Not valid at moved draws.
@@ -55,7 +56,8 @@ def pack_draws(
     posterior = dataset_from(draws.constrained, frame.constrained, coords).assign_attrs(attrs)
     for name in posterior.data_vars:
         posterior[name].attrs = containers.safe_attrs(first.draws[name].attrs)
-    groups = {first.group: posterior.assign(_deterministics(draws, frame))}
+    computed = labelled(frame.space, frame.space.deterministics(draws.constrained))
+    groups = {first.group: posterior.assign(computed)}
     if draws.unconstrained:
         groups[f"unconstrained_{first.group}"] = dataset_from(
             draws.unconstrained, frame.layout, coords
@@ -65,16 +67,15 @@ def pack_draws(
     return groups
 
 
-def _deterministics(draws: Draws, frame: Frame) -> dict[str, xr.DataArray]:
-    """Return what the space's model computes from the merged draws."""
-    space = frame.space
+def labelled(space: Space, computed: Arrays) -> dict[str, xr.DataArray]:
+    """Return the deterministics of a space's model with its dimensions and coordinates."""
     return {
         name: xr.DataArray(
             values,
             dims=(*containers.SAMPLE_DIMS, *space.dims[name]),
             coords={dim: space.coords[dim] for dim in space.dims[name] if dim in space.coords},
         )
-        for name, values in space.deterministics(draws.constrained).items()
+        for name, values in computed.items()
     }
 
 

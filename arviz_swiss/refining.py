@@ -17,6 +17,8 @@ from arviz_swiss.densities import (
     is_model,
     match_densities,
 )
+from arviz_swiss.elements import as_given
+from arviz_swiss.flatten import layout_of
 from arviz_swiss.kernels import Gaussian, Round
 from arviz_swiss.maps import AffineMap, embed, move
 from arviz_swiss.merged import (
@@ -28,6 +30,7 @@ from arviz_swiss.merged import (
     present_moments,
     space_of,
 )
+from arviz_swiss.packing import labelled
 from arviz_swiss.progress import progress
 from arviz_swiss.spaces import Space
 from arviz_swiss.warnings import MergeWarning
@@ -175,6 +178,7 @@ def refine(
     groups["swiss_transform"] = _recorded(opened.maps, start, history)
     if "swiss_diagnostics" in groups:
         groups["swiss_diagnostics"] = _seen_from(history[-1].moments, opened)
+    groups = as_given(groups, containers.read(merged, group).groups)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 
@@ -202,6 +206,7 @@ def space_for_models(opened: Merged, examples: int = 3) -> MergeSpace:
     unconstrained = [array[0, few] for array in opened.arrays]
     return MergeSpace(
         opened.layout,
+        layout_of(opened.draws, names),
         tuple(opened.transformed),
         opened.free,
         np.concatenate([array[0, 0].ravel() for array in opened.arrays]).astype(float),
@@ -313,7 +318,8 @@ def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups
         if name in STILL_VALID or "draw" not in dataset.dims
     }
     posterior = _replaced(opened.draws, constrained)
-    posterior = _replaced(posterior, space.deterministics(constrained))
+    computed = labelled(space, space.deterministics(constrained))
+    posterior = posterior.assign({name: computed[name] for name in computed if name in posterior})
     groups[opened.group] = posterior.assign_attrs(opened.draws.attrs)
     if opened.transformed:
         before = opened.groups[f"unconstrained_{opened.group}"]

@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_swiss import transforms
 from arviz_swiss.batches import Batch, Matched, load_arrays
 from arviz_swiss.containers import SAMPLE_DIMS
-from arviz_swiss.flatten import Layout, place
+from arviz_swiss.flatten import Layout, Variable, place
 from arviz_swiss.warnings import MergeWarning
 
 Arrays = dict[str, np.ndarray]
@@ -88,6 +88,12 @@ class TransformSpace:
                     images[name] = np.asarray(self._of(name).forward(array))
                 except ValueError as error:
                     raise ValueError(f"variable {name}: {error}") from error
+                if images[name].shape[:2] != array.shape[:2]:
+                    raise ValueError(
+                        f"variable {name}: forward of the transform gave shape "
+                        f"{images[name].shape} for draws of shape {array.shape}, but must keep the "
+                        "first two dimensions, chain and draw."
+                    )
         return images
 
     def backward(self, arrays: Arrays) -> Arrays:
@@ -103,6 +109,7 @@ class TransformSpace:
         variables, coords, start = [], {}, 0
         for variable in constrained.variables:
             shape = example[variable.name].shape[2:]
+            self._check_undone(variable, example[variable.name])
             dims = transforms.unconstrained_dims(
                 variable.dims, variable.shape, shape, self._of(variable.name)
             )
@@ -118,6 +125,28 @@ class TransformSpace:
                 if dim not in variable.dims
             }
         return Layout(tuple(variables), coords)
+
+    def _check_undone(self, variable: Variable, image: np.ndarray) -> None:
+        """Refuse a transform of the user's own whose backward does not undo its forward."""
+        transform = self._of(variable.name)
+        if not transforms.is_own(transform):
+            return
+        few = image[:1, :TRIED]
+        with np.errstate(all="ignore"):
+            back = np.asarray(transform.backward(few))
+            if back.shape[2:] != variable.shape:
+                raise ValueError(
+                    f"variable {variable.name}: backward of the transform gave shape "
+                    f"{back.shape[2:]} (draws aside), but the variable has {variable.shape}."
+                )
+            again = np.asarray(transform.forward(back))
+        size = np.abs(few[np.isfinite(few)]).max(initial=0.0)
+        if not np.allclose(again, few, rtol=1e-3, atol=1e-6 * size, equal_nan=True):
+            raise ValueError(
+                f"variable {variable.name}: backward of the transform does not undo its forward: "
+                f"{few.ravel()[0]:.6g} goes to {back.ravel()[0]:.6g} and back to "
+                f"{again.ravel()[0]:.6g}. Draws could not be mapped back to their own scale."
+            )
 
     def describe(self) -> str:
         """Return the transforms as text."""
@@ -151,7 +180,11 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
     if model is None:
         return TransformSpace(choices, names)
     draws = (load_arrays(batch, matched.layout) for batch in matched.batches)
-    space = model_space(model, names, choices).fitted_to(matched.layout).recentred(draws)
+    space = model_space(model, names, choices)
+    try:
+        space = space.fitted_to(matched.layout).recentred(draws)
+    except ValueError as error:
+        raise ValueError(f"{matched.batches[0]}, {error}") from error
     return space.without_deterministics(_contradicted(space, matched))
 
 

@@ -13,6 +13,7 @@ from arviz_swiss.checks import (
     check_draws,
     check_estimate,
     check_finite,
+    check_labels,
     checked_inverse,
 )
 from arviz_swiss.flatten import Layout, as_rows
@@ -59,6 +60,8 @@ def find_frame(matched: Matched, space: Space) -> Frame:
         check_draws(batch, math.prod(batch.sizes))
     arrays = unconstrained(first, draft)
     layout = space.layout(constrained, arrays)
+    if space.transforms:
+        check_labels(first, layout)
     rows = as_rows(list(arrays.values()), layout)
     values = np.concatenate([matrix[0] for matrix in rows]).astype(float)
     constant = np.concatenate([_never_varies(matrix) for matrix in rows])
@@ -77,7 +80,11 @@ def _never_varies(matrix: np.ndarray) -> np.ndarray:
 
 def unconstrained(batch: Batch, frame: Frame) -> Arrays:
     """Return the batch's draws in the space of the merge, as (chain, draw, ...) arrays."""
-    moved = frame.space.forward(load_arrays(batch, frame.constrained))
+    arrays = load_arrays(batch, frame.constrained)
+    try:
+        moved = frame.space.forward(arrays)
+    except ValueError as error:
+        raise ValueError(f"{batch}, {error}") from error
     return {name: moved[name] for name in frame.constrained.names}
 
 

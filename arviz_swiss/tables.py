@@ -129,7 +129,9 @@ def _batches(groups: Groups, positions: np.ndarray) -> pd.DataFrame:
 def _certified(groups: Groups, name: str, column: str) -> dict[str, np.ndarray]:
     """Return a column from the certificate, where there is one."""
     certificate = groups.get("swiss_certificate")
-    return {} if certificate is None else {column: certificate[name].values}
+    if certificate is None:
+        return {}
+    return {column: certificate[name].sel(batch_label=labels_of(groups)).values}
 
 
 def _variables(groups: Groups, chosen: xr.Dataset) -> pd.DataFrame:

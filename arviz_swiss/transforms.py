@@ -80,6 +80,8 @@ class Simplex:
 
     def forward(self, values):
         """Return the log ratios to the last element: one dimension element fewer."""
+        _check_vector(values, self.name)
+        _check_several(values, self.name)
         total = values.sum(axis=-1, keepdims=True)
         tolerance = 1e3 * np.finfo(values.dtype).eps * values.shape[-1]
         logs = np.log(np.where(np.abs(total - 1) <= tolerance, values, np.nan))
@@ -98,6 +100,7 @@ class Ordered:
 
     def forward(self, values):
         """Return the first value and the logs of the steps."""
+        _check_vector(values, self.name)
         return np.concatenate([values[..., :1], np.log(np.diff(values, axis=-1))], axis=-1)
 
     def backward(self, values):
@@ -115,9 +118,7 @@ class Cholesky:
         """Return the lower triangle row by row, with the logs of the diagonal."""
         size = _square(values, self.name)
         rows, columns = np.tril_indices(size)
-        upper = np.triu_indices(size, 1)
-        triangular = np.all(values[..., upper[0], upper[1]] == 0, axis=-1, keepdims=True)
-        packed = np.where(triangular, values[..., rows, columns], np.nan)
+        packed = np.where(_is_triangular(values), values[..., rows, columns], np.nan)
         diagonal = rows == columns
         packed[..., diagonal] = np.log(packed[..., diagonal])
         return packed
@@ -139,11 +140,13 @@ class CholeskyCorr:
     def forward(self, values):
         """Return, below the diagonal, each element over its row's diagonal element."""
         size = _square(values, self.name)
+        _check_several(values, self.name)
         rows, columns = np.tril_indices(size, -1)
         norms = np.sum(values**2, axis=-1)
         diagonal = np.diagonal(values, axis1=-2, axis2=-1)
         tolerance = 1e3 * np.finfo(values.dtype).eps * size
         valid = np.all((np.abs(norms - 1) <= tolerance) & (diagonal > 0), axis=-1, keepdims=True)
+        valid &= _is_triangular(values)
         return np.where(valid, values[..., rows, columns] / diagonal[..., rows], np.nan)
 
     def backward(self, values):
@@ -228,14 +231,37 @@ def unconstrained_dims(dims: tuple, shape: tuple, unconstrained_shape: tuple, tr
     return (*dims[:kept], f"{dims[-1]}_{name}" if dims else name)
 
 
+def is_own(transform: Any) -> bool:
+    """Tell the user's own transform from those of this module."""
+    return type(transform) not in (Identity, Interval, *NAMED.values())
+
+
 def _spell(transform: Any) -> Any:
+    if is_own(transform):
+        return {"own": type(transform).__name__}
     if type(transform) is Interval:
         return ["interval", transform.low, transform.high]
-    if type(transform) is Identity:
-        return None
-    if type(transform) in NAMED.values():
-        return transform.name
-    return {"own": type(transform).__name__}
+    return None if type(transform) is Identity else transform.name
+
+
+def _check_vector(values: np.ndarray, name: str) -> None:
+    if values.ndim < 3:
+        raise ValueError(f'"{name}" takes vectors, in the last dimension, got single numbers')
+
+
+def _check_several(values: np.ndarray, name: str) -> None:
+    """Refuse a support of one point, which has no coordinate on the real line."""
+    if values.shape[-1] < 2:
+        raise ValueError(
+            f'a "{name}" of size {values.shape[-1]} can only be 1, there is nothing to transform: '
+            "merge it as it is, with the transform None, or leave it out with var_names"
+        )
+
+
+def _is_triangular(values: np.ndarray) -> np.ndarray:
+    """Tell for each draw, with one last dimension of length one, whether it is lower triangular."""
+    rows, columns = np.triu_indices(values.shape[-1], 1)
+    return np.all(values[..., rows, columns] == 0, axis=-1, keepdims=True)
 
 
 def _square(values: np.ndarray, name: str) -> int:

@@ -14,7 +14,7 @@ from arviz_swiss.distances import (
     skewness,
 )
 from arviz_swiss.maps import AffineMap, invert
-from arviz_swiss.merged import free_rows, open_groups, read_merged
+from arviz_swiss.merged import MERGED, free_rows, open_groups, read_merged, read_whole
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -78,7 +78,8 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     Raises
     ------
     ValueError
-        When `merged` is not a merged object, or its draws were newly made ("consensus", ...).
+        When `merged` is not a merged object, its draws were newly made ("consensus", ...), or no
+        chain of some batch is left.
 
     See Also
     --------
@@ -100,9 +101,11 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     >>> bool((diagnosed["swiss_diagnostics"]["rhat"] < 1.02).all())
     True
     """
-    groups, container = read_merged(merged, group)
-    groups = {**groups, "swiss_diagnostics": _diagnosed(groups, group)}
-    return containers.build(groups, container, containers.root_attrs(merged))
+    contents = read_whole(merged, group)
+    diagnostics = _diagnosed(merged_groups(merged, group), group)
+    groups = {**contents.groups, "swiss_diagnostics": diagnostics}
+    attrs = containers.root_attrs(merged)
+    return containers.build(groups, contents.kind or containers.native_kind(), attrs)
 
 
 def is_diagnosed(groups: Groups) -> bool:
@@ -117,21 +120,21 @@ def can_diagnose(groups: Groups) -> bool:
 
 def diagnosed_groups(merged: Any, group: str = "posterior") -> Groups:
     """Return the groups of a merged object, diagnosed if they can be."""
-    groups = dict(read_merged(merged, group)[0])
-    check_merged(groups, group)
+    groups = merged_groups(merged, group)
     if not is_diagnosed(groups) and can_diagnose(groups):
         groups["swiss_diagnostics"] = _diagnosed(groups, group)
     return groups
 
 
-def check_merged(groups: Groups, group: str) -> None:
-    """Refuse what `merge` did not make."""
-    needed = (group, "swiss_transform", "swiss_diagnostics")
-    if missing := [name for name in needed if name not in groups]:
+def merged_groups(merged: Any, group: str) -> Groups:
+    """Return the groups of a merged object in the order of the merge; refuse any other object."""
+    groups, _ = read_merged(merged, group)
+    if "swiss_diagnostics" not in groups:
         raise ValueError(
-            f"not a merged object: no group {', '.join(missing)}, found "
-            f"{', '.join(groups) or 'none'}. Pass what merge returned."
+            f"not a merged object: no group swiss_diagnostics, found {', '.join(groups)}. Pass "
+            f"{MERGED}."
         )
+    return groups
 
 
 def sample_of(groups: Groups, group: str) -> Sample:
@@ -141,7 +144,13 @@ def sample_of(groups: Groups, group: str) -> Sample:
     draws = free_rows(opened, slice(None), slice(None)).reshape(*opened.sizes, -1)
     units = np.sqrt(np.diag(maps["pooled_covariance"].values))
     before, after = [], []
-    for position, label in enumerate(maps["batch"].values.astype(str)):
+    for position, label in enumerate(opened.labels):
+        if label not in opened.owners:
+            raise ValueError(
+                f'batch {position} ("{label}"): none of its chains is left, so its own draws '
+                "cannot be looked at. Call diagnose on the merged object before selecting chains; "
+                "to leave the batch out of the merge, merge again with drop=."
+            )
         one = maps.isel(batch=position)
         affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
         back = invert(affine, units)
@@ -151,7 +160,6 @@ def sample_of(groups: Groups, group: str) -> Sample:
 
 
 def _diagnosed(groups: Groups, group: str) -> xr.Dataset:
-    check_merged(groups, group)
     if not can_diagnose(groups):
         method = groups[group].attrs.get("swiss_method", "unknown")
         raise ValueError(

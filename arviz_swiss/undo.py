@@ -10,7 +10,7 @@ from arviz_swiss import containers
 from arviz_swiss.containers import Groups
 from arviz_swiss.flatten import as_rows, layout_of, sample_arrays
 from arviz_swiss.maps import AffineMap, embed, invert, move
-from arviz_swiss.merged import in_merge_space, read_merged, space_of
+from arviz_swiss.merged import free_places, in_merge_space, open_merged, space_of
 
 MERGE_ATTRS = (
     "swiss_method",
@@ -35,7 +35,8 @@ def subposteriors(
     Parameters
     ----------
     merged : InferenceData or DataTree
-        As `merge` returned it, or read back from a file.
+        As `merge` returned it, or read back from a file; in any order, as elements are matched by
+        label, but with all that was merged.
     group : str, default "posterior"
     transforms : mapping of variable to transform, optional
         Your own transform objects, if you merged with any: a merged object cannot hold them.
@@ -69,16 +70,16 @@ def subposteriors(
     >>> bool(np.allclose(back["north"]["posterior"]["mu"], batches["north"]["mu"]))
     True
     """
-    groups, kind = read_merged(merged, group)
-    maps = groups["swiss_transform"]
+    opened = open_merged(merged, group)
+    groups, maps, owners = opened.groups, opened.maps, opened.owners
     check_moved(groups, group)
     space = space_of(groups, group, transforms, model)
-    owners = groups[group]["batch"].values.astype(str)
     return {
         label: containers.build(
-            _unmerge(groups, group, maps.isel(batch=position), owners == label, space), kind
+            _unmerge(groups, group, maps.isel(batch=position), owners == label, space),
+            opened.container,
         )
-        for position, label in enumerate(maps["batch"].values.astype(str).tolist())
+        for position, label in enumerate(opened.labels)
         if label in owners
     }
 
@@ -140,8 +141,7 @@ def _moved_back(moved: xr.Dataset, one: xr.Dataset) -> xr.Dataset:
     layout = layout_of(moved, list(moved.data_vars))
     arrays = [array.astype(float) for array in sample_arrays(moved, layout)]
     rows = as_rows(arrays, layout)
-    place = {label: index for index, label in enumerate(layout.labels())}
-    free = np.array([place[label] for label in one["parameter"].values.astype(str)])
+    free = free_places(layout, one)
     affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
     units = np.sqrt(np.diag(one["pooled_covariance"].values))
     constants = np.concatenate([matrix[0] for matrix in rows])

@@ -639,3 +639,26 @@ def test_the_finest_dtype_of_all_batches_is_kept():
     assert group(merged)["mu"].dtype == float
     back = group(az_swiss.subposteriors(merged)["b1"])
     np.testing.assert_allclose(back["mu"], draws[1], rtol=0, atol=1e-8)
+
+
+def test_labels_that_are_the_same_as_text_are_refused():
+    rng = np.random.default_rng(0)
+    coords = {"g": ["a", "a, b"], "h": ["b, c", "c"]}
+
+    def make(coords, **others):
+        dims = ("chain", "draw", "g", "h")
+        return xr.Dataset({"m": (dims, rng.standard_normal((2, 50, 2, 2))), **others}, coords)
+
+    message = (
+        r'batch 0 \("b0"\), variable m: m \(g=a; h=b, c\) and m \(g=a, b; h=c\).* m\[a, b, c\]'
+    )
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge([make(coords) for _ in range(2)], kind="inflated")
+    other = {"m[a, c]": (("chain", "draw"), rng.standard_normal((2, 50)))}
+    plain = {"g": ["a", "b"], "h": ["c", "d"]}
+    with pytest.raises(ValueError, match=r"variable m and m\[a, c\]: .* called m\[a, c\]"):
+        az_swiss.merge([make(plain, **other) for _ in range(2)], kind="inflated")
+    # the advice: other labels
+    batches = [make({**coords, "g": ["a", "a; b"]}) for _ in range(2)]
+    back = az_swiss.subposteriors(az_swiss.merge(batches, kind="inflated"))
+    np.testing.assert_allclose(group(back["b1"])["m"], batches[1]["m"], atol=1e-9)

@@ -140,3 +140,32 @@ def test_unknown_kind_and_names(diagnosed):
         az_swiss.summary(diagnosed, coords={"place": 1})
     with pytest.raises(ValueError, match="no element"):
         az_swiss.summary(diagnosed, coords={"side": "up"})
+
+
+def test_variables_with_dims_in_different_orders():
+    """ArviZ 1.x gives the rows of one of them the values of other elements."""
+    rng = np.random.default_rng(0)
+    centres = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("g", "h"))
+    centres = centres.assign_coords(g=["g0", "g1", "g2"], h=["h0", "h1"])
+
+    def draws(*dims):
+        noise = xr.DataArray(
+            0.1 * rng.standard_normal((2, 250, 3, 2)), dims=("chain", "draw", "g", "h")
+        )
+        return (centres + noise).transpose("chain", "draw", *dims)
+
+    batches = [xr.Dataset({"p": draws("g", "h"), "q": draws("h", "g")}) for _ in range(3)]
+    merged = az_swiss.merge(batches, kind="inflated")
+    table = az_swiss.summary(merged, kind="variables")
+    groups = containers.read(merged).groups
+    posterior = groups["posterior"]
+    for g in range(3):
+        for h in range(2):
+            for label, name in ((f"p[g{g}, h{h}]", "p"), (f"q[h{h}, g{g}]", "q")):
+                values = posterior[name].isel(g=g, h=h)
+                assert table.loc[label, "mean"] == pytest.approx(float(values.mean()), rel=1e-12)
+                # 1,500 draws of sd .1
+                assert table.loc[label, "mean"] == pytest.approx(2 * g + h, abs=5 * 0.1 / 1500**0.5)
+    turned = groups | {"posterior": posterior.transpose("h", "g", ...)}
+    again = az_swiss.summary(containers.build(turned, containers.native_kind()), kind="variables")
+    np.testing.assert_allclose(again.loc[table.index, "mean"], table["mean"], rtol=1e-12)

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arviz_swiss import transforms
+import arviz_swiss as az_swiss
+from arviz_swiss import containers, transforms
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -72,6 +73,10 @@ def test_interval():
         ("ordered", np.array([[[1.0, 0.5]]])),
         ("cholesky", np.array([[[[1.0, 0.5], [0.0, 1.0]]]])),
         ("cholesky_corr", np.array([[[[1.0, 0.0], [0.5, 1.0]]]])),
+        ("cholesky_corr", np.array([[[[0.6, 0.8], [0.6, 0.8]]]])),
+        ("cholesky_corr", np.array([[[[1.0, 0.0], [0.6, -0.8]]]])),
+        ("simplex", np.array([[[1.5, -0.5]]])),
+        ("ordered", np.array([[[1.0, 1.0]]])),
     ],
 )
 def test_outside_the_support_is_not_finite(name, outside):
@@ -90,6 +95,36 @@ def test_interval_needs_finite_ordered_bounds(bounds):
         transforms.resolve(("interval", *bounds), "x")
 
 
+@pytest.mark.parametrize(("name", "shape"), [("simplex", (1,)), ("cholesky_corr", (1, 1))])
+def test_a_support_of_one_point_has_nothing_to_transform(name, shape):
+    rng = np.random.default_rng(0)
+    batches = [{"x": np.ones((2, 50, *shape)), "y": rng.normal(size=(2, 50))} for _ in range(2)]
+    message = rf'batch 0 \("b0"\), variable x: a "{name}" of size 1 can only be 1'
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(batches, kind="inflated", transforms={"x": name})
+    # the advice: as it is, or left out
+    merged = az_swiss.merge(batches, kind="inflated", transforms={"x": None})
+    assert (containers.read(merged).groups["posterior"]["x"] == 1).all()
+    merged = az_swiss.merge(batches, kind="inflated", var_names="~x")
+    assert list(containers.read(merged).groups["posterior"]) == ["y"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("ordered", (1,)), ("cholesky", (1, 1))])
+def test_one_element_that_can_vary(name, shape):
+    values = np.random.default_rng(0).gamma(3, size=(2, 5, *shape))
+    transform = transforms.resolve(name, "x")
+    free = transform.forward(values)
+    assert free.shape == (2, 5, 1)
+    np.testing.assert_allclose(transform.backward(free), values)
+
+
+@pytest.mark.parametrize("name", ["simplex", "ordered"])
+def test_vectors_are_not_made_of_draws(name):
+    draws = np.sort(np.random.default_rng(0).uniform(size=(2, 50)))
+    with pytest.raises(ValueError, match=f'variable x: "{name}" takes vectors'):
+        az_swiss.merge([{"x": draws}] * 2, kind="inflated", transforms={"x": name})
+
+
 def test_cholesky_takes_square_matrices():
     with pytest.raises(ValueError, match=r"square matrices.*\(3,\)"):
         transforms.resolve("cholesky", "x").forward(np.ones((2, 5, 3)))
@@ -101,6 +136,43 @@ class Cube:
 
     def backward(self, values):
         return values**3
+
+
+class Halved(Cube):
+    """Forgets the sign on the way back."""
+
+    def backward(self, values):
+        return np.abs(values) ** 3
+
+
+class Summed(Cube):
+    """Loses the dimension of draws."""
+
+    def forward(self, values):
+        return values.sum(axis=1)
+
+
+class Longer(Cube):
+    """Gives back more elements than there were."""
+
+    def backward(self, values):
+        return np.repeat(values, 2, axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        (Halved(), "variable x: backward of the transform does not undo its forward"),
+        (Summed(), r"variable x: forward of the transform gave shape \(2, 3\).*chain and draw"),
+        (Longer(), r"variable x: backward of the transform gave shape \(6,\).*has \(3,\)"),
+    ],
+)
+def test_own_transforms_must_undo_themselves(transform, message):
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 200, 3)) - 2} for _ in range(2)]
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(batches, kind="inflated", transforms={"x": transform})
+    az_swiss.merge(batches, kind="inflated", transforms={"x": Cube()})
 
 
 def test_text_restores_all_but_own_objects():

@@ -120,6 +120,7 @@ def _unmoved(groups: containers.Groups, group: str) -> list[xr.Dataset]:
     return [
         unmoved(groups, group, maps.isel(batch=position), owners == label)
         for position, label in enumerate(labels_of(groups))
+        if label in owners
     ]
 
 

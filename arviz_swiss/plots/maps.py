@@ -9,11 +9,11 @@ from scipy.stats import chi2
 from arviz_swiss import containers
 from arviz_swiss.findings import labels_of
 from arviz_swiss.kernels import Gaussian
-from arviz_swiss.merged import open_groups, present_moments, read_merged
+from arviz_swiss.merged import open_groups, present_moments
 from arviz_swiss.plots import style
 from arviz_swiss.plots.shift import parameter_labels
 from arviz_swiss.selection import parameter_positions
-from arviz_swiss.trust import can_diagnose, check_merged, sample_of
+from arviz_swiss.trust import can_diagnose, merged_groups, sample_of
 
 TITLES = ("sub-posteriors", "centred and scaled", "shifted: merged")
 MOST_POINTS = 2000
@@ -79,8 +79,7 @@ def plot_maps(
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
     style.check_prob(prob)
-    groups, _ = read_merged(merged, group)
-    check_merged(groups, group)
+    groups = merged_groups(merged, group)
     if not can_diagnose(groups):
         raise ValueError(
             'these draws were newly made, not mapped: plot_maps needs method="swiss" or another '

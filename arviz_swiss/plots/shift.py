@@ -11,10 +11,10 @@ from arviz_swiss import containers
 from arviz_swiss.findings import find_all, labels_of
 from arviz_swiss.flatten import layout_of
 from arviz_swiss.kernels import Gaussian
-from arviz_swiss.merged import in_merge_space, open_groups, present_moments, read_merged
+from arviz_swiss.merged import in_merge_space, open_groups, present_moments
 from arviz_swiss.plots import style
 from arviz_swiss.selection import parameter_positions
-from arviz_swiss.trust import check_merged
+from arviz_swiss.trust import merged_groups
 
 
 class Forest(NamedTuple):
@@ -82,8 +82,7 @@ def plot_shift(
     ['b0', 'b1']
     """
     style.check_prob(prob)
-    groups, _ = read_merged(merged, group)
-    check_merged(groups, group)
+    groups = merged_groups(merged, group)
     positions = parameter_positions(groups, group, var_names, filter_vars, coords)
     labels = parameter_labels(groups, group, labeller)[positions]
     count = style.limit_panels(labels)

@@ -20,6 +20,8 @@ from pytensor.tensor.type import TensorType
 from arviz_swiss.densities import MergeSpace
 from arviz_swiss.flatten import Variable as Placed
 from arviz_swiss.pymc.compiling import without_advice_on_blas
+from arviz_swiss.pymc.graphs import shapes_of
+from arviz_swiss.pymc.ordering import Order, find_order
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.tempering import tempering_attrs
 
@@ -58,11 +60,13 @@ class ModelDensity:
 
     def __init__(self, model: pm.Model, space: MergeSpace, label: str = ""):
         check_model(model, space, label)
+        _check_shapes(model, space, label)
         self._model, self._space, self._label = model, space, label
         self._inputs = _inputs(model, space)
         _check_transforms(model, space, label)
         self._orders = {
-            variable.name: _order(model, variable, space) for variable in space.layout.variables
+            variable.name: _order(model, variable, space, label)
+            for variable in space.layout.variables
         }
         self._functions: dict[tuple[str, bool], Callable] = {}
 
@@ -165,6 +169,17 @@ def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
         raise ValueError(f'batch "{label}": the model has no observed variables, so no likelihood.')
 
 
+def _check_shapes(model: pm.Model, space: MergeSpace, label: str) -> None:
+    """Refuse a model whose variables have other shapes than the merged ones."""
+    for name, shape in shapes_of({rv.name: rv for rv in model.free_RVs}).items():
+        merged = space.constrained[name].shape[1:]
+        if sorted(merged) != sorted(shape):
+            raise ValueError(
+                f'batch "{label}", variable {name}: merged with shape {merged}, but it has {shape} '
+                "in the model. Pass the plain model of the batch, as it was sampled."
+            )
+
+
 def _inputs(model: pm.Model, space: MergeSpace) -> dict[str, Variable]:
     """Return one value variable a free variable, on the scale of the merge."""
     return {
@@ -180,7 +195,7 @@ def _check_transforms(model: pm.Model, space: MergeSpace, label: str) -> None:
         if name not in own:
             _refuse_transform(label, name, "the model does not transform it")
     stays = [name for name in own if name not in space.transformed]
-    found = ModelSpace(model, untransformed=stays).fitted_to(space.layout)
+    found = ModelSpace(model, untransformed=stays).fitted_to(space.own)
     found = found.backward(space.unconstrained)
     for name in space.transformed:
         expected = space.constrained[name]
@@ -197,12 +212,12 @@ def _refuse_transform(label: str, name: str, why: str) -> None:
     )
 
 
-def _order(model: pm.Model, variable: Placed, space: MergeSpace) -> np.ndarray:
+def _order(model: pm.Model, variable: Placed, space: MergeSpace, label: str) -> np.ndarray:
     """Return where the model's elements of a variable, in its order, lie in the merge's."""
     positions = np.arange(variable.size).reshape(variable.shape)
     dims = model.named_vars_to_dims.get(variable.name)
     if not dims or set(dims) != set(variable.dims):
-        return positions.ravel()
+        return _order_of_image(model, variable, space).into(positions).ravel()
     positions = positions.transpose([variable.dims.index(dim) for dim in dims])
     for axis, dim in enumerate(dims):
         values = model.coords.get(dim)
@@ -212,11 +227,20 @@ def _order(model: pm.Model, variable: Placed, space: MergeSpace) -> np.ndarray:
         found = np.asarray(values).tolist()
         if set(found) != set(place):
             raise ValueError(
-                f"variable {variable.name}: the model's coordinates along {dim} are not those of "
-                "the merged object."
+                f'batch "{label}", variable {variable.name}: the model\'s coordinates along {dim} '
+                f"are not those of the merged object: {found[:5]} and {list(place)[:5]}."
             )
         positions = positions.take([place[value] for value in found], axis=axis)
     return positions.ravel()
+
+
+def _order_of_image(model: pm.Model, variable: Placed, space: MergeSpace) -> Order:
+    """Return the order of a variable whose transform changes dimensions: that of the others."""
+    own = next(one for one in space.own.variables if one.name == variable.name)
+    dims = tuple(model.named_vars_to_dims.get(variable.name) or ())
+    if dims != own.dims:
+        return Order(0, ())
+    return find_order(own, space.own, dims, model.coords).of_image(len(variable.shape))
 
 
 def _graph(

@@ -18,6 +18,7 @@ __all__ = [
     "check_present",
     "evaluate",
     "names_among",
+    "shapes_of",
     "vectorize",
 ]
 
@@ -101,6 +102,16 @@ def names_among(graph: pt.TensorVariable, variables: Sequence[pt.TensorVariable]
     """Name those of the variables that a graph depends on."""
     found = set(ancestors([graph]))
     return [var.name for var in variables if var in found]
+
+
+def shapes_of(variables: Mapping[str, pt.TensorVariable]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of one draw, also where only dimensions and data of the model tell."""
+    known = {name: var.type.shape for name, var in variables.items()}
+    open_ones = [name for name, shape in known.items() if None in shape]
+    if open_ones:
+        found = pytensor.function([], [variables[n].shape for n in open_ones], mode=UNCOMPILED)()
+        known |= dict(zip(open_ones, (tuple(shape.tolist()) for shape in found), strict=True))
+    return known
 
 
 def check_present(arrays: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from arviz_swiss.pymc.graphs import (
     check_present,
     evaluate,
     names_among,
+    shapes_of,
     vectorize,
 )
 from arviz_swiss.pymc.ordering import Order, find_order
@@ -194,7 +195,7 @@ class ModelSpace:
         Raises
         ------
         ValueError
-            If a variable has its dimensions in another order than in the model.
+            If a variable has its dimensions in another order than in the model, or another shape.
 
         Examples
         --------
@@ -212,6 +213,15 @@ class ModelSpace:
         >>> space.forward({"x": draws})["x"]
         array([[[0., 0.]]])
         """
+        shapes = shapes_of(self._free)
+        for variable in layout.variables:
+            expected = shapes.get(variable.name, variable.shape)
+            if sorted(variable.shape) != sorted(expected):
+                raise ValueError(
+                    f"variable {variable.name}: shape {variable.shape} in the draws, but "
+                    f"{expected} in the model. Pass the plain model that the batches were sampled "
+                    "with."
+                )
         fitted = copy.copy(self)
         fitted._orders = {
             variable.name: find_order(variable, layout, self.dims[variable.name], self.coords)

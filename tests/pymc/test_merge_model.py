@@ -2,12 +2,16 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 import xarray as xr
 from matplotlib import pyplot
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning, containers
+from arviz_swiss.merged import free_rows, open_merged
+from arviz_swiss.pymc.density import ModelDensity
+from arviz_swiss.refining import space_for_models
 
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 
@@ -319,3 +323,62 @@ def test_elements_are_chosen_without_the_model_too():
     _, density, _ = containers.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
     np.testing.assert_allclose(axes[0, 0].lines[1].get_ydata(), density, rtol=1e-4)
     pyplot.close("all")
+
+
+def shaped(count, labels=True):
+    """Return a model whose variable has so many elements, told by a dimension or by its size."""
+    with pm.Model(coords={"k": list("abcdef")[:count]} if labels else None) as model:
+        own = {"dims": "k"} if labels else {"shape": count}
+        slopes = pm.HalfNormal("slopes", 1.0, **own)
+        pm.Normal("y", slopes.sum(), 1.0, observed=np.zeros(5))
+    return model
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_model_variable_of_another_shape(labels):
+    rng = np.random.default_rng(0)
+    dim = "k" if labels else "slopes_dim_0"
+    coords = {dim: list("abc") if labels else np.arange(3)}
+    batches = {
+        label: xr.Dataset(
+            {"slopes": (("chain", "draw", dim), rng.gamma(3, size=(2, 80, 3)))}, coords
+        )
+        for label in ("north", "south")
+    }
+    shapes = r"variable slopes: shape \(3,\) in the draws, but \(4,\) in the model"
+    with pytest.raises(ValueError, match=rf'batch 0 \("north"\), {shapes}'):
+        az_swiss.merge(batches, kind="inflated", model=shaped(4, labels))
+    right, wrong = shaped(3, labels), shaped(4, labels)
+    merged = az_swiss.merge(batches, kind="inflated", model=right)
+    with pytest.raises(ValueError, match=shapes):
+        az_swiss.subposteriors(merged, model=wrong)
+    back = containers.read(az_swiss.subposteriors(merged, model=right)["south"]).groups
+    np.testing.assert_allclose(back["posterior"]["slopes"], batches["south"]["slopes"])
+    message = r'batch "north", variable slopes: merged with shape \(3,\), but it has \(4,\) in'
+    densities = {"north": wrong, "south": right}
+    with pytest.raises(ValueError, match=message):
+        az_swiss.refine(merged, densities, model=right, progressbar=False)
+    with pytest.raises(ValueError, match=message):
+        az_swiss.certify(merged, densities, progressbar=False)
+
+
+def test_a_simplex_for_each_group_in_another_order_than_the_models():
+    """Densities follow the labels of groups, also where a transform changes the other dimension."""
+    rng = np.random.default_rng(0)
+    coords = {"g": ["a", "b"], "k": ["x", "y", "z"]}
+    with pm.Model(coords=coords) as model:
+        shares = pm.Dirichlet("shares", np.array([[1.0, 2, 3], [4, 5, 6]]), dims=("g", "k"))
+        pm.Normal("y", shares[0, 0], 1.0, observed=np.zeros(2))
+    dims, order = ("chain", "draw", "g", "k"), {"g": ["b", "a"], "k": ["z", "x", "y"]}
+    batches = [
+        xr.Dataset({"shares": (dims, rng.dirichlet([5, 6, 7], size=(2, 80, 2)))}, coords).sel(order)
+        for _ in range(2)
+    ]
+    found = []
+    for turn in (lambda one: one, lambda one: one.sel(coords)):
+        merged = az_swiss.merge([turn(b) for b in batches], kind="inflated", model=model)
+        opened = open_merged(merged, "posterior")
+        density = ModelDensity(model, space_for_models(opened))
+        with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
+            found.append(density.log_prior(free_rows(opened, slice(None), slice(None))))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
