@@ -301,7 +301,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 def _written(change: weights.Change) -> str:
     return (
-        f"the weights move the mean by {change.shift:.2g} sds ({change.shift_error:.2g} by chance), "
+        f"the weights move the mean by {change.shift:.2g} sds ({change.shift_error:.2g} by chance) "
         f"and the sd of no direction by more than {100 * change.stretch:.2g}% "
         f"({100 * change.stretch_error:.2g}% by chance)"
     )

@@ -66,10 +66,11 @@ def certify(
         With a new group `swiss_certificate`: `log_weight` of the draws that were weighed, `khat` of
         all and `batch_khat` by batch (NaN where a batch has fewer than 25 of the draws),
         `batch_offset`, `batch_width`, `effective_size`, weighted `mean` and `sd`, `mean_shift` and
-        `sd_shift` from the unweighted, in sds; `mahalanobis_shift` and `covariance_change`, the same
-        in the direction where they are largest, with their Monte Carlo errors `mahalanobis_error`
-        and `covariance_error`; `overlap_error`. Its attribute `status` is "certified", "usable" or
-        "not certified", `reason` and `remedy` say why and what to do, and `report` writes it out.
+        `sd_shift` from the unweighted, in sds; `mahalanobis_shift` and `covariance_change`, the
+        same in the direction where they are largest, in the space of the merge, with their Monte
+        Carlo errors `mahalanobis_error` and `covariance_error`; `overlap_error`, of the log weights
+        where batches barely overlap. Its attribute `status` is "certified", "usable" or "not
+        certified", `reason` and `remedy` say why and what to do; `report` writes them out.
 
         Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
         direction by more than 20%, beyond Monte Carlo error, and k-hat is below .5, or below .7

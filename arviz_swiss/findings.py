@@ -29,8 +29,8 @@ SHAPE = 0.05
 # Flags of batches that differ from the others, which a certificate says more about.
 ODD = ("disagrees", "bimodal", "shape differs", "wide", "decides alone")
 HOLDS = (
-    "nothing for the sake of this merge: the certificate says that it is the full posterior all the "
-    "same. Do not drop the batch, which would make it worse."
+    "nothing for the sake of this merge, which the certificate says is the full posterior. Without "
+    "this batch it would not be."
 )
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arviz_swiss import weights
@@ -22,20 +22,36 @@ def test_mixture_of_known_densities():
     np.testing.assert_allclose(np.diff(one), np.diff(logs[0]), atol=1e-12)
 
 
-def counted(rng, sources=12, places=40):
-    """Return draws on a few places in the exact proportions of each source, so nothing is noise."""
+def at_places(counts):
+    """Return owners and log densities of draws that come as often as counted: nothing is noise."""
+    owners = np.repeat(np.arange(len(counts)), counts.sum(axis=1))
+    drawn = np.concatenate([np.repeat(np.arange(counts.shape[1]), one) for one in counts])
+    with np.errstate(divide="ignore"):
+        return owners, np.log(counts)[:, drawn]
+
+
+def overlapping(rng, sources=12, places=40):
     counts = rng.integers(0, 6, size=(sources, places))
     counts[:, :3] += 1
-    owners = np.repeat(np.arange(sources), counts.sum(axis=1))
-    drawn = np.concatenate([np.repeat(np.arange(places), one) for one in counts])
-    with np.errstate(divide="ignore"):
-        return counts, owners, np.log(counts)[:, drawn]
+    return counts
 
 
+def chained(rng, sources=30):
+    """Return counts of sources that have one draw each in common with the next."""
+    counts = np.zeros((sources, 3 * sources + 1), dtype=int)
+    for k in range(sources):
+        counts[k, [3 * k, 3 * k + 3]] = 1
+        counts[k, [3 * k + 1, 3 * k + 2]] = rng.integers(5, 200, 2)
+    return counts
+
+
+@pytest.mark.parametrize("make", [overlapping, chained])
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([0.0, 1.0, 300.0]))
-def test_constants_that_are_known_exactly(seed, scale):
+def test_constants_that_are_known_exactly(make, seed, scale):
     rng = np.random.default_rng(seed)
-    counts, owners, logs = counted(rng)
+    counts = make(rng)
+    owners, logs = at_places(counts)
     lost = scale * rng.standard_normal(len(counts))
     found = weights.mixture_of(logs + lost[:, None], owners)
     exact = np.log(counts.sum(axis=1)) + lost
