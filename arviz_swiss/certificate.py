@@ -302,9 +302,13 @@ def judge(evidence: Evidence) -> Verdict:
 def _written(change: weights.Change) -> str:
     return (
         f"the weights move the mean by {change.shift:.2g} sds ({change.shift_error:.2g} by chance) "
-        f"and the sd of no direction by more than {100 * change.stretch:.2g}% "
-        f"({100 * change.stretch_error:.2g}% by chance)"
+        f"and the sd of no direction by more than {_percent(change.stretch)} "
+        f"({_percent(change.stretch_error)} by chance)"
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.0f}%"
 
 
 def _not_overlapping(evidence: Evidence) -> Verdict:
@@ -322,13 +326,16 @@ def _not_overlapping(evidence: Evidence) -> Verdict:
 
 
 def _too_few(evidence: Evidence) -> Verdict:
-    """Ask for as many draws as make the larger error half of what is notable."""
+    """Ask for as many draws as make the larger error half of what is notable, if there are so many.
+
+    Weights of many parameters vary by what few draws of a batch leave of its moments.
+    """
     error = max(evidence.change.shift_error, evidence.change.stretch_error)
     needed = int(np.ceil(evidence.weighed * (2 * error / NOTABLE) ** 2 / 100)) * 100
     if needed <= evidence.draws:
         more = f"weigh more draws: certify(merged, densities, draws={needed})"
     else:
-        more = f"sample more than the {evidence.draws} draws of this merge, and weigh {needed}"
+        more = f"sample longer: {evidence.draws} merged draws are too few for so many parameters"
     return Verdict(
         NOT_CERTIFIED,
         f"{_written(evidence.change)}: too few draws were weighed to tell",
