@@ -7,18 +7,19 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-from arviz_swiss import containers, kernels
+from arviz_swiss import containers, weights
 from arviz_swiss.densities import Densities
 from arviz_swiss.flatten import flatten
-from arviz_swiss.merged import Merged, read_whole
-from arviz_swiss.provenance import Own, Provenance, edges, examine
+from arviz_swiss.merged import Merged, present_moments, read_whole
+from arviz_swiss.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 
-GOOD, USABLE = 0.5, 0.7
+CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
+GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
 # ArviZ fits a Pareto distribution to a fifth of the weights, and to no fewer than five.
 FEWEST = 25
-# In sds: more than this and the draws are not to be used without their weights.
+# In sds, of any direction: more than this and the draws are not to be used without their weights.
 NOTABLE = 0.2
-# With this share of effective draws the weights hardly differ.
+# With this share of effective draws the weights hardly differ, and k-hat is mostly noise.
 NEARLY_ALL = 0.9
 DESCRIPTIONS = {
     "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
@@ -32,6 +33,11 @@ DESCRIPTIONS = {
     "sd": "weighted posterior standard deviation",
     "mean_shift": "weighted minus unweighted mean, in unweighted sds",
     "sd_shift": "weighted minus unweighted sd, in unweighted sds",
+    "mahalanobis_shift": "Mahalanobis length of the weighted minus the unweighted mean",
+    "mahalanobis_error": "root mean square of that length by Monte Carlo error alone",
+    "covariance_change": "largest relative change of an sd by the weights, in any direction",
+    "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
+    "overlap_error": "error of the log weights from how little the batches overlap",
 }
 
 
@@ -55,6 +61,7 @@ class Weighed(NamedTuple):
     log_weights: np.ndarray
     khat: float
     batch_khat: np.ndarray
+    overlap_error: float
 
 
 class Shifts(NamedTuple):
@@ -66,7 +73,36 @@ class Shifts(NamedTuple):
     sd_shift: np.ndarray
 
 
-def build_certificate(opened: Merged, thinned: Thinned, found: Densities) -> xr.Dataset:
+class Evidence(NamedTuple):
+    """All that the verdict is about.
+
+    `weighed` of `draws` merged draws have weights, worth `effective` equal ones; `doubt` is what
+    speaks against the densities; `bounded` are parameters with edges that draws were moved over.
+    """
+
+    khat: float
+    effective: float
+    weighed: int
+    draws: int
+    change: weights.Change
+    overlap_error: float
+    doubt: str
+    bounded: Sequence[str]
+    refined: bool
+    method: str
+
+
+class Verdict(NamedTuple):
+    """What a certificate says: one of three states, why, and what to do."""
+
+    status: str
+    reason: str
+    remedy: str
+
+
+def build_certificate(
+    opened: Merged, thinned: Thinned, found: Densities, rng: np.random.Generator
+) -> xr.Dataset:
     """Return the group `swiss_certificate`.
 
     Parameters
@@ -76,13 +112,17 @@ def build_certificate(opened: Merged, thinned: Thinned, found: Densities) -> xr.
         The draws that are weighed.
     found : Densities
         There.
+    rng : Generator
+        For the noise of what the weights change.
     """
     weighed = _weigh(thinned, found)
     edge = _edges(opened, thinned, found)
     provenance = _provenance(opened, thinned, found, edge)
     flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
-    effective = kernels.weights_effective_size(weighed.log_weights)
+    whitened = thinned.merged @ present_moments(opened).factor
+    change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
+    effective = weights.effective_size(weighed.log_weights)
     shape = (opened.sizes[0], thinned.draws.size)
     data = {
         "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
@@ -93,6 +133,11 @@ def build_certificate(opened: Merged, thinned: Thinned, found: Densities) -> xr.
         "batch_width": ("batch_label", provenance.widths),
         "effective_size": ((), effective),
         **{name: ("parameter", values) for name, values in shifts._asdict().items()},
+        "mahalanobis_shift": ((), change.shift),
+        "mahalanobis_error": ((), change.shift_error),
+        "covariance_change": ((), change.stretch),
+        "covariance_error": ((), change.stretch_error),
+        "overlap_error": ((), weighed.overlap_error),
     }
     picked = opened.draws.isel(draw=thinned.draws)
     coords = {name: picked[name].variable for name in ("chain", "draw", "batch")}
@@ -101,10 +146,52 @@ def build_certificate(opened: Merged, thinned: Thinned, found: Densities) -> xr.
         {k: (dims, v, {"description": DESCRIPTIONS[k]}) for k, (dims, v) in data.items()},
         coords=coords,
     )
-    bounded = opened.maps["parameter"].values.astype(str)[edge]
-    refined = "round" in opened.maps.dims
-    verdict = write_verdict(weighed, effective, shifts, provenance.doubt, bounded, refined)
-    return dataset.assign_attrs(verdict=verdict)
+    evidence = Evidence(
+        weighed.khat,
+        effective,
+        weighed.ratios.size,
+        int(np.prod(opened.sizes)),
+        change,
+        weighed.overlap_error,
+        provenance.doubt,
+        opened.maps["parameter"].values.astype(str)[edge].tolist(),
+        "round" in opened.maps.dims,
+        opened.draws.attrs.get("swiss_method", "swiss"),
+    )
+    return dataset.assign_attrs(judge(evidence)._asdict())
+
+
+def verdict_of(groups: containers.Groups) -> Verdict | None:
+    """Return the verdict of the certificate among the groups of a merged object, if there is one.
+
+    Raises
+    ------
+    ValueError
+        When the certificate was written before it had a status.
+    """
+    if "swiss_certificate" not in groups:
+        return None
+    attrs = groups["swiss_certificate"].attrs
+    if not all(name in attrs for name in Verdict._fields):
+        raise ValueError(
+            "the certificate is of an older version of arviz_swiss, which overlooked joint errors "
+            "of several parameters: it has no status. Call certify again."
+        )
+    return Verdict(*(str(attrs[name]) for name in Verdict._fields))
+
+
+def write_verdict(groups: containers.Groups) -> str:
+    """Return the verdict of the certificate in words, with k-hat; nothing if there is none."""
+    verdict = verdict_of(groups)
+    if verdict is None:
+        return ""
+    certificate = groups["swiss_certificate"]
+    found = (
+        f"k-hat {float(certificate['khat']):.2f}, {float(certificate['effective_size']):.0f} "
+        f"effective of {certificate['log_weight'].size} weighed draws"
+    )
+    remedy = f" {verdict.remedy[0].upper()}{verdict.remedy[1:]}." if verdict.remedy else ""
+    return f"{verdict.status} ({found}): {verdict.reason}.{remedy}"
 
 
 def certificate_verdict(merged: Any) -> str:
@@ -118,14 +205,14 @@ def certificate_verdict(merged: Any) -> str:
     -------
     str
     """
-    groups = read_whole(merged, "posterior").groups
-    if "swiss_certificate" not in groups:
-        return "not certified: certify(merged, densities) weighs it against the full posterior."
-    return groups["swiss_certificate"].attrs["verdict"]
+    return write_verdict(read_whole(merged, "posterior").groups) or (
+        "not certified: certify(merged, densities) weighs it against the full posterior."
+    )
 
 
 def _weigh(thinned: Thinned, found: Densities) -> Weighed:
-    ratios = found.full - kernels.log_mixture(found.batches, thinned.owners)
+    mixture = weights.mixture_of(found.batches, thinned.owners)
+    ratios = found.full - mixture.log_density
     if np.isfinite(ratios).any():
         ratios -= logsumexp(ratios) - np.log(ratios.size)
     by_batch = []
@@ -135,7 +222,9 @@ def _weigh(thinned: Thinned, found: Densities) -> Weighed:
         # elsewhere both may be minus infinity
         alone = found.full[mine] - own[mine]
         by_batch.append(containers.pareto_smoothed(alone)[1] if enough else np.nan)
-    return Weighed(ratios, *containers.pareto_smoothed(ratios), np.array(by_batch))
+    log_weights, khat = containers.pareto_smoothed(ratios)
+    error = weights.mixture_error(mixture, np.exp(log_weights))
+    return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
 
 
 def _edges(opened: Merged, thinned: Thinned, found: Densities) -> np.ndarray:
@@ -166,46 +255,89 @@ def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.nda
 
 def _shifts(values: np.ndarray, log_weights: np.ndarray) -> Shifts:
     equal = np.full(len(values), 1 / len(values))
-    mean, sd = kernels.weighted_moments(values, np.exp(log_weights))
-    plain_mean, plain_sd = kernels.weighted_moments(values, equal)
+    mean, sd = weights.weighted_moments(values, np.exp(log_weights))
+    plain_mean, plain_sd = weights.weighted_moments(values, equal)
     unit = np.where(plain_sd > 0, plain_sd, 1.0)
     return Shifts(mean, sd, (mean - plain_mean) / unit, (sd - plain_sd) / unit)
 
 
-def write_verdict(
-    weighed: Weighed,
-    effective: float,
-    shifts: Shifts,
-    doubt: str,
-    bounded: Sequence[str],
-    refined: bool,
-) -> str:
-    """Return what the certificate says, and as the last sentence what to do, if anything."""
-    next_step = "Call resample." if refined else "Call resample, or refine first."
-    khat, count = weighed.khat, weighed.ratios.size
-    found = f"k-hat {khat:.2f}, {effective:.0f} effective of {count} weighed draws"
-    means, sds = (float(np.abs(one).max()) for one in (shifts.mean_shift, shifts.sd_shift))
-    moved = f"the weights move means by up to {means:.2g} sds, and sds by up to {100 * sds:.2g}%"
-    if doubt:
-        return f"not certified ({found}): {doubt}"
-    if khat < GOOD and max(means, sds) < NOTABLE:
-        return f"certified ({found}): {moved}."
-    nearly_equal = effective > NEARLY_ALL * count and max(means, sds) < NOTABLE
-    if khat <= USABLE:
-        return f"usable with the weights ({found}): {moved}. {next_step}"
-    if nearly_equal and not len(bounded):
-        return (
-            f"usable with the weights ({found}): {moved}. The weights are so nearly equal that "
-            "k-hat says little about them, but the tails may be thin: do not trust quantiles "
-            f"beyond 1%. {next_step}"
+def judge(evidence: Evidence) -> Verdict:
+    """Return what the evidence says of the merge."""
+    if evidence.doubt:
+        return Verdict(NOT_CERTIFIED, evidence.doubt, DOUBT_REMEDY)
+    if evidence.overlap_error > NOTABLE:
+        return _not_overlapping(evidence)
+    if evidence.khat > USABLE_KHAT and len(evidence.bounded):
+        return Verdict(
+            NOT_CERTIFIED,
+            f"the merge moved draws out of the bounds of {', '.join(evidence.bounded)}",
+            "merge on an unbounded scale, with transforms= or model=",
         )
-    if len(bounded):
-        return (
-            f"not certified ({found}): the merge moved draws out of the bounds of "
-            f"{', '.join(bounded)}. Merge on an unbounded scale, with transforms= or model=."
+    moved = max(weights.beyond_noise(evidence.change)) >= NOTABLE
+    nearly_equal = evidence.effective > NEARLY_ALL * evidence.weighed
+    change = _written(evidence.change)
+    if evidence.khat > USABLE_KHAT and (moved or not nearly_equal):
+        more = "merge" if evidence.refined else "call refine, or merge"
+        return Verdict(
+            NOT_CERTIFIED,
+            "the merged posterior is not the full one, or its tails are too thin",
+            f"{more} fewer and larger batches",
         )
-    more = "Merge" if refined else "Call refine, or merge"
+    if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
+        return _too_few(evidence)
+    if evidence.khat > USABLE_KHAT:
+        return Verdict(
+            USABLE,
+            f"{change}: so little that the draws are right but for their tails, which may be thin",
+            "trust no quantiles beyond 1% and 99%",
+        )
+    if not moved and (nearly_equal or evidence.khat < GOOD_KHAT):
+        return Verdict(CERTIFIED, change, "")
+    first = "call refine again" if evidence.refined else "call refine"
+    return Verdict(
+        USABLE, f"with the weights; {change}", f"{first}, or resample to use the weights"
+    )
+
+
+def _written(change: weights.Change) -> str:
     return (
-        f"not certified ({found}): the merged posterior is not the full one, or its tails are too "
-        f"thin. {more} fewer and larger batches."
+        f"the weights move the mean by {change.shift:.2g} sds ({change.shift_error:.2g} by chance) "
+        f"and the sd of no direction by more than {_percent(change.stretch)} "
+        f"({_percent(change.stretch_error)} by chance)"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.0f}%"
+
+
+def _not_overlapping(evidence: Evidence) -> Verdict:
+    if evidence.overlap_error > np.log(1000):
+        known = "is not known"
+    else:
+        known = f"is known up to a factor of {np.exp(evidence.overlap_error):.2g} only"
+    return Verdict(
+        NOT_CERTIFIED,
+        f"the batches barely overlap after the merge, so that how much each counts {known}",
+        "merge fewer and larger batches"
+        if evidence.method == "swiss"
+        else 'merge with method="swiss", which moves all batches to one place',
+    )
+
+
+def _too_few(evidence: Evidence) -> Verdict:
+    """Ask for as many draws as make the larger error half of what is notable, if there are so many.
+
+    Weights of many parameters vary by what few draws of a batch leave of its moments.
+    """
+    error = max(evidence.change.shift_error, evidence.change.stretch_error)
+    needed = int(np.ceil(evidence.weighed * (2 * error / NOTABLE) ** 2 / 100)) * 100
+    if needed <= evidence.draws:
+        more = f"weigh more draws: certify(merged, densities, draws={needed})"
+    else:
+        more = f"sample longer: {evidence.draws} merged draws are too few for so many parameters"
+    return Verdict(
+        NOT_CERTIFIED,
+        f"{_written(evidence.change)}: too few draws were weighed to tell",
+        more if evidence.refined else f"call refine, or {more}",
     )

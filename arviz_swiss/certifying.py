@@ -8,7 +8,13 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
-from arviz_swiss.certificate import FEWEST, Thinned, build_certificate
+from arviz_swiss.certificate import (
+    CERTIFIED,
+    FEWEST,
+    Thinned,
+    build_certificate,
+    write_verdict,
+)
 from arviz_swiss.densities import (
     evaluating,
     is_model,
@@ -60,10 +66,18 @@ def certify(
         With a new group `swiss_certificate`: `log_weight` of the draws that were weighed, `khat` of
         all and `batch_khat` by batch (NaN where a batch has fewer than 25 of the draws),
         `batch_offset`, `batch_width`, `effective_size`, weighted `mean` and `sd`, `mean_shift` and
-        `sd_shift` from the unweighted, in sds; and the attribute `verdict`. With a k-hat below .5
-        the draws are certified, unless the weights move a mean or an sd by more than .2 sds; they
-        are usable with the weights (`resample`) up to .7, and not certified above. Nor are they
-        where a batch's draws do not come from its density at the powers that `merge` was told.
+        `sd_shift` from the unweighted, in sds; `mahalanobis_shift` and `covariance_change`, the
+        same in the direction where they are largest, in the space of the merge, with their Monte
+        Carlo errors `mahalanobis_error` and `covariance_error`; `overlap_error`, of the log weights
+        where batches barely overlap. Its attribute `status` is "certified", "usable" or "not
+        certified", `reason` and `remedy` say why and what to do; `report` writes them out.
+
+        Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
+        direction by more than 20%, beyond Monte Carlo error, and k-hat is below .5, or below .7
+        where over 90% of the draws are effective. Otherwise they are usable with the weights
+        (`resample`) up to a k-hat of .7, and not certified above. Nor are they where a batch's
+        draws do not come from its density at the powers that `merge` was told, where the batches
+        do not overlap, or where too few draws were weighed to tell.
 
     Raises
     ------
@@ -131,8 +145,8 @@ def certify(
     >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
     >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> certified = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
-    >>> bool(certified["swiss_certificate"]["khat"] < 0.5)
-    True
+    >>> certified["swiss_certificate"].attrs["status"]
+    'certified'
     """
     opened = open_merged(merged, group)
     check_shared(opened)
@@ -141,7 +155,8 @@ def certify(
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
     matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
-    thinned = _thin(opened, draws, np.random.default_rng(random_seed))
+    rng = np.random.default_rng(random_seed)
+    thinned = _thin(opened, draws, rng)
     powers = {
         label: (float(one["power"]), float(one["prior_power"]))
         for label, one in zip(opened.labels, _batches(opened), strict=True)
@@ -155,10 +170,10 @@ def certify(
             evaluate, opened.labels, thinned.merged, thinned.original, thinned.owners, powers
         )
     _check_own(opened.labels, found.batches, thinned.owners)
-    certificate = build_certificate(opened, thinned, found)
-    if not certificate.attrs["verdict"].startswith("certified"):
-        warnings.warn(certificate.attrs["verdict"], MergeWarning, stacklevel=2)
+    certificate = build_certificate(opened, thinned, found, rng)
     groups = {**containers.read(merged, group).groups, "swiss_certificate": certificate}
+    if certificate.attrs["status"] != CERTIFIED:
+        warnings.warn(write_verdict(groups), MergeWarning, stacklevel=2)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
 
 

@@ -14,6 +14,7 @@ import xarray as xr
 
 from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
+from arviz_swiss.certificate import CERTIFIED, verdict_of
 from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
@@ -31,7 +32,12 @@ LARGE_ERROR = 0.5
 REMOVE_ERROR = "refine(merged, models) removes it; so do fewer, larger batches."
 # How far a shape must exceed twice its noise.
 SHAPE = 0.05
-DROP = 'or leave it out: merge(..., drop=["{}"])'
+# Flags of batches that differ from the others, which a certificate says more about.
+ODD = ("disagrees", "bimodal", "shape differs", "wide", "decides alone")
+HOLDS = (
+    "nothing for the sake of this merge, which the certificate says is the full posterior. Without "
+    "this batch it would not be."
+)
 
 
 class Finding(NamedTuple):
@@ -54,10 +60,36 @@ Finder = Callable[[Groups, frozenset[str]], Iterator[Finding]]
 
 
 def find_all(groups: Groups) -> list[Finding]:
-    """Return all findings about a merged object."""
+    """Return all findings about a merged object.
+
+    A certificate compares the merge with the full posterior itself, which says more than any
+    comparison of batches: what it says comes first, and before anything about single batches.
+    """
     first = [*find_stuck(groups), *find_unconverged(groups)]
     broken = frozenset(label for finding in first for label in finding.batches)
-    return first + [finding for finder in FINDERS for finding in finder(groups, broken)]
+    about = first + [finding for finder in FINDERS for finding in finder(groups, broken)]
+    return [*find_uncertified(groups), *(_after_certificate(one, groups) for one in about)]
+
+
+def _after_certificate(finding: Finding, groups: Groups) -> Finding:
+    """Return a finding about an odd batch with the remedy that a certificate leaves."""
+    verdict = verdict_of(groups)
+    if verdict is None or finding.flag not in ODD or not finding.batches:
+        return finding
+    if verdict.status == CERTIFIED:
+        return finding._replace(remedy=HOLDS)
+    first = f"first what the certificate asks for: {verdict.remedy}. Drop no batch before."
+    return finding._replace(remedy=first)
+
+
+def or_drop(groups: Groups, label: str) -> str:
+    """Return how to leave a batch out, as the end of a remedy; nothing once there is a certificate.
+
+    That one is about all batches, and tells whether any of them does harm.
+    """
+    if verdict_of(groups) is not None:
+        return ""
+    return f', or leave it out: merge(..., drop=["{label}"])'
 
 
 def flags_by_batch(findings: Sequence[Finding], labels: Sequence[str]) -> list[str]:
@@ -93,7 +125,7 @@ def find_stuck(groups: Groups) -> Iterator[Finding]:
             (label,),
             f"{label} is stuck: in {brief(where)} its sd is {width[position].min():.1g} of the "
             "median batch's, and the merge takes it for certain knowledge.",
-            f"sample this batch again, {DROP.format(label)}.",
+            f"sample this batch again{or_drop(groups, label)}.",
         )
 
 
@@ -110,8 +142,8 @@ def find_unconverged(groups: Groups) -> Iterator[Finding]:
             (label,),
             f"{label} did not converge: R-hat is {rhat[position, at]:.2f} in "
             f"{_parameters(groups)[at]}.",
-            "sample this batch again, longer or with another parametrisation, "
-            f"{DROP.format(label)}.",
+            "sample this batch again, longer or with another parametrisation"
+            f"{or_drop(groups, label)}.",
         )
 
 
@@ -211,8 +243,8 @@ def _disagrees(groups: Groups, position: int) -> Finding:
         f"{label} disagrees with the other batches, most in {_parameters(groups)[worst]}: its "
         f"mean is {abs(away[worst]):.1f} typical batch sds {side} the median batch's.",
         "look at plot_shift(merged) and at this batch's data. If rows were not shuffled before "
-        "splitting, shuffle them; if the batch itself is at fault, sample it again, "
-        f"{DROP.format(label)}.",
+        "splitting, shuffle them; if the batch itself is at fault, sample it again"
+        f"{or_drop(groups, label)}.",
     )
 
 
@@ -231,8 +263,8 @@ def find_bimodal(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
             "bimodal",
             (label,),
             f"{label} has two modes in {brief(names[own[position]])}, most other batches one.",
-            "look at plot_batches(merged); use larger batches, or sample this one again, "
-            f"{DROP.format(label)}.",
+            "look at plot_batches(merged); use larger batches, or sample this one again"
+            f"{or_drop(groups, label)}.",
         )
     if common.any():
         yield Finding(
@@ -391,16 +423,15 @@ def find_alone(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_uncertified(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_uncertified(groups: Groups) -> Iterator[Finding]:
     """Find a certificate that does not certify."""
-    verdict = groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "certified")
-    if not verdict.startswith("certified"):
-        what, _, remedy = verdict.rpartition(". ")
-        yield Finding("not certified", (), f"{what}.", remedy[:1].lower() + remedy[1:])
+    verdict = verdict_of(groups)
+    if verdict is not None and verdict.status != CERTIFIED:
+        reason = f"{verdict.reason[0].upper()}{verdict.reason[1:]}."
+        yield Finding(verdict.status, (), reason, f"{verdict.remedy}.")
 
 
 FINDERS: tuple[Finder, ...] = (
-    find_uncertified,
     find_kind,
     find_disagreeing,
     find_bimodal,

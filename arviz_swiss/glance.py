@@ -8,6 +8,7 @@ import numpy as np
 
 from arviz_swiss.batches import Batch
 from arviz_swiss.distances import skewness
+from arviz_swiss.moments import Glance
 from arviz_swiss.warnings import MergeWarning
 
 # Draws of a batch to look at, and of each chain at least, for its mean to tell something.
@@ -18,14 +19,6 @@ STRONGLY_SKEWED = 1.5
 CHAINS_APART = 1.2
 DIVERGENT = 0.01
 MOST_NAMED = 3
-
-
-class Glance(NamedTuple):
-    """Of every parameter, from some of a batch's draws: R-hat is NaN where unknown."""
-
-    skewness: np.ndarray
-    rhat: np.ndarray
-    least: np.ndarray
 
 
 class SkewAdvice(NamedTuple):

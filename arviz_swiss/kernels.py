@@ -1,16 +1,14 @@
-"""NumPy kernels of `refine` and `certify`: gradient rounds and importance weights; no xarray."""
+"""NumPy kernels of `refine`: gradient rounds; no xarray."""
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import logsumexp
 
 from arviz_swiss import linalg
 
 # What one round may at most do to the precision, in any direction.
 CLIP = (0.2, 5.0)
-SOLVER_STEPS = 1000
 
 
 class Gaussian(NamedTuple):
@@ -117,58 +115,3 @@ def spread_evenly(length: int, count: int, rng: np.random.Generator) -> np.ndarr
     """Return `count` of `length` positions, evenly spaced from a random start, all if too few."""
     count = min(count, length)
     return np.floor((rng.random() + np.arange(count)) * (length / count)).astype(int)
-
-
-def log_mixture(log_densities: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return the log density, up to a constant, of the mixture that draws of several sources make.
-
-    Each source's density is known up to a constant of its own; the constants solve ::
-
-        Z_j = sum_i d_j(y_i) / sum_k n_k d_k(y_i) / Z_k
-
-    Parameters
-    ----------
-    log_densities : (source, draw) array
-        Of every source at all draws.
-    owners : (draw,) array of int
-        Which source each draw comes from.
-
-    References
-    ----------
-    .. [1] Shirts & Chodera (2008), Statistically optimal analysis of samples from multiple
-       equilibrium states, Journal of Chemical Physics 129. https://doi.org/10.1063/1.2978177
-    """
-    counts = np.bincount(owners, minlength=len(log_densities))
-    own = np.array([log_densities[j, owners == j].max() for j in range(len(counts))])
-    constants, log_counts = own, np.log(counts)
-    for _ in range(SOLVER_STEPS):
-        mixture = logsumexp(log_densities + (log_counts - constants)[:, None], axis=0)
-        solved = logsumexp(log_densities - mixture, axis=1)
-        solved += constants[0] - solved[0]
-        change = np.abs(solved - constants).max()
-        constants = solved
-        if change < 1e-6:
-            break
-    return logsumexp(log_densities + (log_counts - constants)[:, None], axis=0)
-
-
-def weights_effective_size(log_weights: np.ndarray) -> float:
-    """Return ``(sum w)^2 / sum w^2``: how many equally weighted draws the draws are worth."""
-    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)))
-
-
-def weighted_moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean and sd of each column, by weights that sum to one."""
-    mean = weights @ values
-    return mean, np.sqrt(weights @ (values - mean) ** 2)
-
-
-def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `count` positions drawn by weights that sum to one, in random order.
-
-    Systematic resampling: each position comes as often as its weight says, rounded up or down.
-    """
-    steps = (rng.random() + np.arange(count)) / count
-    # the last sum may fall short of one by rounding
-    chosen = np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)
-    return rng.permutation(chosen)

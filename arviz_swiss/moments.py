@@ -9,11 +9,18 @@ import numpy as np
 
 from arviz_swiss import containers, linalg
 from arviz_swiss.flatten import Layout, gather, gather_all, row_blocks
-from arviz_swiss.glance import Glance
 
 COVARIANCES = ("sample", "corrected", "shrunk", "diagonal")
 QUICK_PARAMETERS = 4
 QUICK_DRAWS = 500
+
+
+class Glance(NamedTuple):
+    """Of every parameter, from some of a batch's draws: R-hat is NaN where unknown."""
+
+    skewness: np.ndarray
+    rhat: np.ndarray
+    least: np.ndarray
 
 
 class Moments(NamedTuple):

@@ -17,6 +17,11 @@ FEWEST_ALONE, FEWEST_POOLED = 10, 4
 STRANGE = 1e-4
 # A relative error of the variance that does no harm: 5% of an sd.
 TOLERATED = 0.1
+DOUBT_REMEDY = (
+    "pass the densities of the batches as they were sampled, not tempered ones and not in another "
+    "order than the batches (a mapping of label to density leaves no doubt), and merge with the "
+    "kind= or powers= that they were sampled with"
+)
 
 
 class Own(NamedTuple):
@@ -116,7 +121,7 @@ def _wide(spreads: Sequence[stein.Spread], wide: Sequence[str]) -> str:
 
 
 def _doubt(strange: Sequence[str], wide: str) -> str:
-    """Say what is wrong, and as the last sentence what to do; nothing if nothing is wrong."""
+    """Say what is wrong; nothing if nothing is wrong."""
     found = []
     if wide:
         found.append(
@@ -127,10 +132,4 @@ def _doubt(strange: Sequence[str], wide: str) -> str:
         found.append(
             f"the draws of {', '.join(strange)} do not come from the densities given for them"
         )
-    if not found:
-        return ""
-    return (
-        f"{'; '.join(found)}. Pass the densities of the batches as they were sampled, not tempered "
-        "ones and not in another order than the batches (a mapping of label to density leaves no "
-        "doubt), and merge with the kind= or powers= that they were sampled with."
-    )
+    return "; ".join(found)

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss import containers, kernels
+from arviz_swiss import containers, weights
+from arviz_swiss.certificate import CERTIFIED, NOT_CERTIFIED, verdict_of, write_verdict
 from arviz_swiss.merged import read_whole
 from arviz_swiss.warnings import MergeWarning
 
@@ -16,6 +17,7 @@ CHAINS = 4
 def resample(
     merged: Any,
     *,
+    draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     group: str = "posterior",
 ) -> Any:
@@ -25,6 +27,9 @@ def resample(
     ----------
     merged : InferenceData or DataTree
         As `certify` returned it.
+    draws : int, optional
+        How many to return; by default about as many as were weighed. More than are effective
+        repeat one another.
     random_seed : int or Generator, optional
     group : str, default "posterior"
 
@@ -32,17 +37,19 @@ def resample(
     -------
     InferenceData or DataTree
         The draws that were weighed, each as often as its weight says, in random order and in 4
-        chains; with the groups that hold data. It is not a merged object any more.
+        chains (fewer, if 4 do not divide `draws`); with the groups that hold data. It is not a
+        merged object any more.
 
     Raises
     ------
     ValueError
-        When `merged` has no certificate.
+        When `merged` has no certificate, or `draws` is not a positive integer.
 
     Warns
     -----
     MergeWarning
-        When the merge was not certified: its weights cannot mend it.
+        When the merge was not certified: its weights cannot mend it. When fewer draws were weighed
+        than the merge has: the others are lost, and the error by chance grows.
 
     See Also
     --------
@@ -50,7 +57,8 @@ def resample(
 
     Notes
     -----
-    There are no more draws than `certify` weighed: ask it for more of them if you need more.
+    Only what `certify` weighed can be drawn: ask it for more draws if you need more. The mean of
+    d parameters from n effective draws is off by about sqrt(d / n) sds (Mahalanobis).
 
     Examples
     --------
@@ -71,35 +79,30 @@ def resample(
     >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
     >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
     >>> merged = az_swiss.merge(batches, kind="inflated")
-    >>> certified = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
-    >>> dict(az_swiss.resample(certified, random_seed=1)["posterior"].sizes)
+    >>> weighed = az_swiss.certify(merged, densities, draws=4000, progressbar=False)
+    >>> dict(az_swiss.resample(weighed, draws=1000, random_seed=1)["posterior"].sizes)
     {'chain': 4, 'draw': 250}
     """
     contents = read_whole(merged, group)
     groups = contents.groups
     certificate = _certificate_of(groups)
-    if certificate.attrs["verdict"].startswith("not"):
-        warnings.warn(
-            f"{certificate.attrs['verdict']} Draws by its weights are not to be trusted either.",
-            MergeWarning,
-            stacklevel=2,
-        )
-    weights = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
-    count = weights.size - weights.size % CHAINS
+    chains_returned, length = _shape(draws, certificate["log_weight"].size)
+    if told := _losses(groups, group):
+        warnings.warn(told, MergeWarning, stacklevel=2)
+    shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     rng = np.random.default_rng(random_seed)
-    chosen = kernels.resampled(weights.ravel() / weights.sum(), count, rng)
-    rows, columns = np.divmod(chosen, weights.shape[1])
+    chosen = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)
+    rows, columns = np.divmod(chosen, shares.shape[1])
     _check_there(groups[group], certificate)
-    chains = certificate.get_index("chain")[rows]
-    draws = certificate.get_index("draw")[columns]
+    places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
     kept = {name: one for name, one in groups.items() if "draw" not in one.dims}
     kept = {name: one for name, one in kept.items() if not name.startswith("swiss_")}
     drawn = {
-        name: _picked(groups[name], chains, draws)
+        name: _picked(groups[name], *places, chains_returned)
         for name in (group, f"unconstrained_{group}")
         if name in groups
     }
-    drawn[group].attrs["swiss_resampled"] = certificate.attrs["verdict"]
+    drawn[group].attrs["swiss_resampled"] = write_verdict(groups)
     return containers.build({**drawn, **kept}, contents.kind or containers.native_kind())
 
 
@@ -112,6 +115,39 @@ def _certificate_of(groups: containers.Groups) -> xr.Dataset:
     return groups["swiss_certificate"]
 
 
+def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
+    """Return how many chains of how many draws to make."""
+    if draws is None:
+        return CHAINS, weighed // CHAINS
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise ValueError(f"draws must be an integer of at least 1, got {draws!r}.")
+    chains = next(count for count in range(CHAINS, 0, -1) if draws % count == 0)
+    return chains, int(draws) // chains
+
+
+def _losses(groups: containers.Groups, group: str) -> str:
+    """Say what is lost by taking the weighed draws for the merged ones; nothing if nothing is."""
+    certificate, status = groups["swiss_certificate"], verdict_of(groups).status
+    told = []
+    if status == NOT_CERTIFIED:
+        told.append(f"{write_verdict(groups)} Draws by its weights are not to be trusted either.")
+    weighed = certificate["log_weight"].size
+    merged = groups[group].sizes["chain"] * groups[group].sizes["draw"]
+    if weighed < merged:
+        effective = float(certificate["effective_size"])
+        error = np.sqrt(groups["swiss_transform"].sizes["parameter"] / effective)
+        told.append(
+            f"only {weighed} of {merged} merged draws were weighed, and the others are lost: what "
+            f"is returned is worth {effective:.0f} draws, whose mean is off by {error:.2g} sds "
+            "(Mahalanobis) by chance."
+        )
+        if status == CERTIFIED:
+            told.append("The merge is certified as it is: use all its draws, without the weights.")
+        else:
+            told.append(f"certify(merged, densities, draws={merged}) weighs all.")
+    return " ".join(told)
+
+
 def _check_there(posterior: xr.Dataset, certificate: xr.Dataset) -> None:
     for dim in containers.SAMPLE_DIMS:
         if not certificate.get_index(dim).isin(posterior.get_index(dim)).all():
@@ -121,22 +157,24 @@ def _check_there(posterior: xr.Dataset, certificate: xr.Dataset) -> None:
             )
 
 
-def _picked(dataset: xr.Dataset, chains: np.ndarray, draws: np.ndarray) -> xr.Dataset:
+def _picked(
+    dataset: xr.Dataset, chains: np.ndarray, draws: np.ndarray, chains_returned: int
+) -> xr.Dataset:
     """Return single draws of a dataset, in random order, as chains of their own."""
     along = "swiss_resampled"
     one = dataset.sel(
         chain=xr.DataArray(np.asarray(chains), dims=along),
         draw=xr.DataArray(np.asarray(draws), dims=along),
     ).drop_vars(["chain", "draw", "batch"])
-    length = len(draws) // CHAINS
+    length = len(draws) // chains_returned
     arrays = {}
     for name, array in one.data_vars.items():
         if along not in array.dims:
             arrays[name] = array
             continue
         ordered = array.transpose(along, ...)
-        values = ordered.values.reshape(CHAINS, length, *ordered.shape[1:])
+        values = ordered.values.reshape(chains_returned, length, *ordered.shape[1:])
         arrays[name] = ((*containers.SAMPLE_DIMS, *ordered.dims[1:]), values, array.attrs)
     coords = {name: coord for name, coord in one.coords.items() if along not in coord.dims}
-    coords |= {"chain": np.arange(CHAINS), "draw": np.arange(length)}
+    coords |= {"chain": np.arange(chains_returned), "draw": np.arange(length)}
     return xr.Dataset(arrays, coords=coords, attrs=dataset.attrs)

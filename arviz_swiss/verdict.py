@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
+from arviz_swiss.certificate import CERTIFIED, verdict_of, write_verdict
 from arviz_swiss.containers import Groups
 from arviz_swiss.findings import (
     LARGE_ERROR,
@@ -117,7 +117,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     """
     groups = diagnosed_groups(merged, group)
     findings = tuple(find_all(groups))
-    lines = [_merged_what(groups, group), _in_doubt(groups, findings)]
+    lines = [_certified(groups), _merged_what(groups, group), _in_doubt(groups, findings)]
     if not is_diagnosed(groups):
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
@@ -126,14 +126,20 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {REMOVE_ERROR}")
-    lines += [refinement(groups), _certified(groups)]
+    lines.append(refinement(groups))
     return Report("\n".join(line for line in lines if line), findings)
 
 
 def _certified(groups: Groups) -> str:
-    """Return the verdict of a certificate that certifies; another one is a finding."""
-    verdict = groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "")
-    return f"It is {verdict}" if verdict.startswith("certified") else ""
+    """Return what the certificate says; why and what to do, if not certified, is a finding."""
+    verdict = verdict_of(groups)
+    if verdict is None:
+        return ""
+    if verdict.status == CERTIFIED:
+        text = write_verdict(groups)
+        return f"{text[0].upper()}{text[1:]}"
+    khat = float(groups["swiss_certificate"]["khat"])
+    return f"{verdict.status.capitalize()} (k-hat {khat:.2f}): see the first finding."
 
 
 def _merged_what(groups: Groups, group: str) -> str:
@@ -153,6 +159,10 @@ def _merged_what(groups: Groups, group: str) -> str:
 def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
     labels = labels_of(groups)
     named = [label for label in labels if any(label in f.batches for f in findings)]
+    verdict = verdict_of(groups)
+    if findings and verdict is not None and verdict.status == CERTIFIED:
+        odd = f"Of {len(labels)} batches, these stand out: {brief(named, 10)}. " if named else ""
+        return f"{odd}The merge is certified despite what follows."
     if named:
         verb = "is" if len(named) == 1 else "are"
         return f"{len(named)} of {len(labels)} batches {verb} in doubt: {brief(named, 10)}."

@@ -35,6 +35,7 @@ def test_the_readme_examples_run_one_after_the_other_in_an_empty_folder(tmp_path
     assert re.search(r"^mu +(2\.9|3\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
     assert re.search(r"^sigma +(1\.9|2\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
     assert "Nothing speaks against this merge" in ran.stdout
+    assert re.search(r"^Certified \(k-hat ", ran.stdout, flags=re.MULTILINE), ran.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["pasted.py"]
 
 

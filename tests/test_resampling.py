@@ -35,9 +35,8 @@ class Normal:
 def normal_case(batches=4, size=3):
     rng = np.random.default_rng(0)
     densities = [Normal(rng.normal(0, 0.5, size)) for _ in range(batches)]
-    return az_swiss.merge(
-        [{"x": one.draw(rng, batches)} for one in densities], kind="inflated"
-    ), densities
+    draws = [{"x": one.draw(rng, batches)} for one in densities]
+    return az_swiss.merge(draws, kind="inflated"), densities
 
 
 def test_resampled_draws_are_an_ordinary_posterior():
@@ -80,8 +79,8 @@ def test_resampling_keeps_variables_data_and_transforms(to_container):
         )
         for one in densities
     ]
-    merged = az_swiss.merge(batches, transforms={"rate": "log"}, kind="inflated")
-    certified = az_swiss.certify(merged, densities, draws=400, random_seed=1, **QUIET)
+    merged = az_swiss.merge(batches, kind="inflated", transforms={"rate": "log"})
+    certified = az_swiss.certify(merged, densities, draws=1600, random_seed=1, **QUIET)
     # the moments of the certificate are those on the variables' own scale
     assert certified["swiss_certificate"]["mean"].item() > 0
     groups = containers.read(az_swiss.resample(certified, random_seed=2)).groups
@@ -109,6 +108,62 @@ def test_resampling_what_is_not_certified_is_warned_of():
         certified = az_swiss.certify(merged, wrong, **QUIET)
     with pytest.warns(az_swiss.MergeWarning, match="not to be trusted either"):
         az_swiss.resample(certified)
+
+
+@pytest.mark.parametrize(("draws", "chains"), [(8000, 4), (1000, 4), (1002, 3), (10, 2), (997, 1)])
+def test_as_many_draws_as_asked_for(draws, chains):
+    merged, densities = normal_case()
+    weighed = az_swiss.certify(merged, densities, draws=3200, **QUIET)
+    sizes = az_swiss.resample(weighed, draws=draws, random_seed=1)["posterior"].sizes
+    assert (sizes["chain"], sizes["chain"] * sizes["draw"]) == (chains, draws)
+
+
+@pytest.mark.parametrize("draws", [0, -4, 2.5, True, "all"])
+def test_a_number_of_draws_must_be_one(draws):
+    merged, densities = normal_case()
+    weighed = az_swiss.certify(merged, densities, draws=3200, **QUIET)
+    with pytest.raises(ValueError, match="draws must be an integer of at least 1, got"):
+        az_swiss.resample(weighed, draws=draws)
+
+
+def shifted_case(size=20, shift=0.8):
+    """Return a merge whose mean is off by some sds, with exact weights of 8,000 draws."""
+    rng = np.random.default_rng(11)
+    density = Normal(np.zeros(size))
+    contents = containers.read(
+        az_swiss.merge([{"x": density.draw(rng, shape=(4, 2000))}], powers=1)
+    )
+    groups, maps = dict(contents.groups), contents.groups["swiss_transform"]
+    groups["posterior"] = groups["posterior"] + shift * size**-0.5
+    groups["swiss_transform"] = maps.assign(target=maps["target"] + shift * size**-0.5)
+    return containers.build(groups, contents.kind), density
+
+
+def test_draws_that_were_not_weighed_are_told_and_the_advice_keeps_them():
+    merged, density = shifted_case()
+    with pytest.warns(az_swiss.MergeWarning, match="^usable .* or resample to use the weights"):
+        few = az_swiss.certify(merged, [density], random_seed=1, **QUIET)
+    with pytest.warns(az_swiss.MergeWarning, match="only 1000 of 8000 merged draws") as caught:
+        az_swiss.resample(few, random_seed=1)
+    effective = float(few["swiss_certificate"]["effective_size"])
+    told = str(caught[0].message)
+    assert f"off by {np.sqrt(20 / effective):.2g} sds" in told
+    assert told.endswith("certify(merged, densities, draws=8000) weighs all.")
+
+    with pytest.warns(az_swiss.MergeWarning, match="^usable"):
+        every = az_swiss.certify(merged, [density], draws=8000, random_seed=1, **QUIET)
+    draws = az_swiss.resample(every, draws=8000, random_seed=1)["posterior"]["x"]
+    off = np.linalg.norm(draws.mean(("chain", "draw")))
+    # no more than the error by chance of what the weighed draws are worth
+    error = np.sqrt(20 / float(every["swiss_certificate"]["effective_size"]))
+    assert off < 2 * error < 0.2 < np.linalg.norm(merged["posterior"]["x"].mean(("chain", "draw")))
+
+
+def test_what_is_certified_needs_no_resampling():
+    merged, densities = normal_case()
+    certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
+    with pytest.warns(az_swiss.MergeWarning, match="certified as it is: use all its draws"):
+        az_swiss.resample(certified, random_seed=1)
 
 
 def test_what_is_no_container_is_said_so():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.special import digamma, polygamma
 
 import arviz_swiss as az_swiss
 from arviz_swiss import containers, findings
@@ -257,6 +258,76 @@ def test_a_diagnosed_object_is_not_diagnosed_again(monkeypatch):
     )
     monkeypatch.setattr(containers, "convergence", None)
     assert az_swiss.report(diagnosed).findings == ()
+
+
+class LogRate:
+    """Events of one batch, by their log rate; the prior is flat."""
+
+    def __init__(self, events, exposure=1.0):
+        self.events, self.exposure = events, exposure
+
+    def log_prior(self, x):
+        return np.zeros(len(x))
+
+    def grad_log_prior(self, x):
+        return np.zeros_like(x)
+
+    def log_likelihood(self, x):
+        return np.sum(self.events * x - self.exposure * np.exp(x), axis=1)
+
+    def grad_log_likelihood(self, x):
+        return self.events - self.exposure * np.exp(x)
+
+
+def odd_case(odd=60.0, others=25.0, batches=8):
+    """Return densities and draws of which one batch has far more events, and the exact moments."""
+    rng = np.random.default_rng(3)
+    densities = [LogRate(others) for _ in range(batches - 1)] + [LogRate(odd)]
+    draws = {
+        f"b{b}": {"u": np.log(rng.gamma(batches * one.events, size=(4, 500)) / batches)}
+        for b, one in enumerate(densities)
+    }
+    total = sum(one.events for one in densities)
+    return densities, draws, digamma(total) - np.log(batches), np.sqrt(polygamma(1, total))
+
+
+def merged_quietly(draws, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        return az_swiss.merge(draws, kind="inflated", **options)
+
+
+def test_an_odd_batch_is_not_to_be_dropped_once_there_is_a_certificate():
+    densities, draws, mean, sd = odd_case()
+
+    def off(merged):
+        return abs(float(merged["posterior"]["u"].mean()) - mean) / sd
+
+    merged = merged_quietly(draws)
+    (before,) = [f for f in az_swiss.report(merged).findings if f.batches]
+    assert before.batches == ("b7",) and 'drop=["b7"]' in before.remedy
+
+    with pytest.warns(az_swiss.MergeWarning, match=r"Call refine"):
+        weighed = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
+    report = az_swiss.report(weighed)
+    first, odd = (f for f in report.findings if f.flag != "disagree")
+    assert str(report).startswith(f"{first.flag.capitalize()} (k-hat ")
+    assert first.remedy.startswith("call refine") and odd.batches == ("b7",)
+    assert odd.remedy.startswith("first what the certificate asks for: call refine")
+    assert "drop=" not in str(report)
+
+    dropped = merged_quietly(draws, drop=["b7"])
+    refined = az_swiss.refine(merged, densities, random_seed=1, progressbar=False)
+    assert off(dropped) > off(merged) > 0.2
+    # 16,000 draws, of batches whose shapes differ: nothing but the error of 200 points
+    assert off(refined) < max(0.05, 3 * float(refined["swiss_transform"]["step_error"][-1]))
+
+    certified = az_swiss.certify(refined, densities, random_seed=1, progressbar=False)
+    report = az_swiss.report(certified)
+    assert str(report).startswith("Certified (k-hat ")
+    (odd,) = [f for f in report.findings if f.batches]
+    assert odd.batches == ("b7",) and odd.remedy.startswith("nothing for the sake of this merge")
+    assert "drop=" not in str(report) and "in doubt" not in str(report)
 
 
 def test_flags_by_batch():
