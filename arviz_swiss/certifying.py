@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
+from arviz_swiss.belonging import check_rows
 from arviz_swiss.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.densities import (
     evaluating,
@@ -147,6 +148,7 @@ def certify(
         for label, one in zip(opened.labels, _batches(opened), strict=True)
     }
     _check_potentials(matched, powers)
+    check_rows(matched, opened)
     with (
         progress(len(matched), "Certifying", progressbar) as advance,
         evaluating(matched, space_for_models(opened), executor, advance) as evaluate,

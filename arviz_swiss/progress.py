@@ -20,24 +20,32 @@ class Bar:
     """
 
     def __init__(self, description: str, shown: Any = None):
-        self._description, self._shown = description, shown
+        self._description, self._stage, self._shown = description, "", shown
 
     def __call__(self) -> None:
         """Move the bar by one."""
         if self._shown is not None:
             self._shown.update()
 
-    def stage(self, text: str = "") -> None:
-        """Say beside the description what is being done now; nothing more when empty."""
+    def stage(self, text: str = "") -> str:
+        """Say beside the description what is being done now, and return what was said before."""
+        before, self._stage = self._stage, text
         if self._shown is not None:
-            described = f"{self._description}, {text}" if text else self._description
-            self._shown.set_description(described)
+            self._shown.set_description(
+                f"{self._description}, {text}" if text else self._description
+            )
+        return before
 
     def finish(self) -> None:
         """End at 100%: what has been done was all that was needed."""
-        if self._shown is not None:
-            self._shown.total = self._shown.n
-            self._shown.refresh()
+        shown = self._shown
+        if shown is None or shown.disable or shown.n == shown.total:
+            return
+        done, since = shown.n, shown.start_t
+        # a notebook's bar learns its length by a reset only, which forgets all else
+        shown.reset(total=done)
+        shown.n, shown.start_t = done, since
+        shown.refresh()
 
 
 @contextlib.contextmanager
@@ -65,7 +73,7 @@ def progress(
     --------
     >>> from arviz_swiss.progress import progress
     >>> with progress(2, "Sampling", show=False) as advance:
-    ...     advance.stage("compiling")
+    ...     before = advance.stage("compiling")
     ...     advance()
     """
     tqdm = _tqdm() if show else None
