@@ -37,7 +37,8 @@ def advice(opened: Merged) -> str:
     count, seed = len(opened.labels), opened.draws.attrs.get("swiss_random_seed", "...")
     return (
         "Pass one density for each batch, of the rows that it was sampled with, such as models = "
-        f"[build(data[rows]) for rows in partition(data, {count}, random_seed={seed})]."
+        f"[build(data[rows]) for rows in partition(data, {count}, random_seed={seed})], with the "
+        "groups= or stratify= of sample_batches, if any."
     )
 
 

@@ -42,9 +42,11 @@ class Bar:
         if shown is None or shown.disable or shown.n == shown.total:
             return
         done, since = shown.n, shown.start_t
-        # a notebook's bar learns its length by a reset only, which forgets all else
-        shown.reset(total=done)
-        shown.n, shown.start_t = done, since
+        if hasattr(shown, "container"):
+            # a notebook's bar learns its length by a reset only, which forgets all else
+            shown.reset(total=done)
+            shown.n, shown.start_t = done, since
+        shown.total = done
         shown.refresh()
 
 
