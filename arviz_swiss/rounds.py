@@ -18,7 +18,7 @@ NEGLIGIBLE = 1e-7
 # In posterior sds: the step after a longer one would be worth taking.
 UNFINISHED = 0.25
 # A precision that is so many times off the number of batches, at most, is the number of batches.
-ABOUT = 1.5
+ABOUT = 1.3
 
 
 class Rounds(NamedTuple):
@@ -148,10 +148,11 @@ def check_counted_once(rounds: Rounds, pooled: np.ndarray, batches: int, advice:
     """
     final: Gaussian = rounds.history[-1].moments
     ratios = linalg.spectrum(final.factor, pooled).values
-    if batches > 1 and rounds.alike and ratios.min() > np.sqrt(batches):
+    # what the prior alone knows is as precise as it was
+    if batches > 1 and rounds.alike and ratios.max() > np.sqrt(batches):
         raise ValueError(
-            f"all batches have equal densities, which make the posterior {_typical(ratios):.3g} "
-            "times as precise as the merge: does each hold the data of all batches? They would "
+            "all batches have equal densities, which make the posterior up to "
+            f"{ratios.max():.3g} times as precise as the merge: does each hold the data of all batches? They would "
             f"count {batches} times. {advice} If the batches' data are equal indeed, merge with "
             "the kind= that they were sampled with."
         )
