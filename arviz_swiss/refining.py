@@ -35,6 +35,7 @@ from arviz_swiss.merged import (
 from arviz_swiss.progress import Bar, progress
 from arviz_swiss.rounds import (
     Rounds,
+    at_least_half,
     check_counted_once,
     recorded,
     settled,
@@ -190,7 +191,7 @@ def refine(
         groups = {**opened.groups, "swiss_transform": maps}
         return containers.build(groups, opened.container, containers.root_attrs(merged))
     pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
-    check_counted_once(done, pooled, len(matched), advice(opened))
+    check_counted_once(done, pooled, advice(opened))
     warn_of_steps(done)
     last = done.history[-1].moments
     groups = _moved(opened, space, start, last)
@@ -280,8 +281,8 @@ def _rounds(
     parameters = opened.maps["parameter"].values.astype(str)
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
-    moments = start
-    while len(history) < rounds:
+    moments, upwards = start, []
+    while len(history) < rounds and not at_least_half(upwards, opened.labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
         chosen = kernels.spread_evenly(chains * length, count, rng)
         draws = free_rows(opened, *np.divmod(chosen, length))
@@ -292,13 +293,14 @@ def _rounds(
         except (NotFinite, np.linalg.LinAlgError) as error:
             if not history:
                 raise
-            return Rounds(history, failure=str(error))
-        before, moments = moments, history[-1].moments
+            return Rounds(history, opened.labels, upwards=upwards, failure=str(error))
+        if moments is start:
+            upwards = curved_upwards(at, scores.likelihoods, start)
+        moments = history[-1].moments
         if settled(history):
             break
     bar.stage(_count(len(history)))
-    upwards = curved_upwards(at, scores.likelihoods, before)
-    return Rounds(history, _are_alike(scores), upwards)
+    return Rounds(history, opened.labels, _are_alike(scores), upwards)
 
 
 def _are_alike(scores: Scores) -> bool:

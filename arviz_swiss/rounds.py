@@ -22,16 +22,22 @@ ABOUT = 1.3
 
 
 class Rounds(NamedTuple):
-    """Rounds, what the likelihoods of the last were like, and what ended the rounds if it failed.
+    """Rounds, what the likelihoods of the batches are like, and what ended the rounds if it failed.
 
     Likelihoods are `alike` if their gradients are equal at all points. Those of the batches
-    `upwards` have no maximum near the points.
+    `upwards` curve upwards in every direction at the merged draws.
     """
 
     history: list[Round]
+    labels: Sequence[str]
     alike: bool = False
     upwards: Sequence[str] = ()
     failure: str = ""
+
+
+def at_least_half(some: Sequence[str], labels: Sequence[str]) -> bool:
+    """Tell whether some of the batches are half of them or more."""
+    return 2 * len(some) >= len(labels)
 
 
 def settled(history: Sequence[Round]) -> bool:
@@ -70,8 +76,11 @@ def _diverged(rounds: Rounds) -> str:
     if failure:
         return f"its rounds led to where there is no posterior ({failure.rstrip('.')})"
     last = history[-1]
-    if _is_still(history):
-        return ""
+    if at_least_half(rounds.upwards, rounds.labels):
+        return (
+            f"the log likelihoods of batches {', '.join(rounds.upwards)} curve upwards in every "
+            "direction at the merged draws, so there is no maximum of the full one"
+        )
     if last.unlimited[0] <= 0:
         share = np.mean(last.unlimited <= 0)
         where = "every direction" if share == 1 else "some directions"
@@ -79,7 +88,7 @@ def _diverged(rounds: Rounds) -> str:
             f"the full log density curves upwards in {where} after {_steps(history)}, so it has "
             "no maximum near the draws"
         )
-    if len(history) > 1 and last.step >= history[0].step:
+    if len(history) > 1 and last.step >= history[0].step and not _is_still(history):
         return f"the steps of refine do not shrink: {_steps(history)}"
     return ""
 
@@ -133,7 +142,7 @@ def _steps(history: Sequence[Round]) -> str:
     return f"{steps} posterior sds, the last with an error of {history[-1].step_error:.2g}"
 
 
-def check_counted_once(rounds: Rounds, pooled: np.ndarray, batches: int, advice: str) -> None:
+def check_counted_once(rounds: Rounds, pooled: np.ndarray, advice: str) -> None:
     """Refuse or warn of densities that hold the data about as often as there are batches.
 
     Parameters
@@ -141,20 +150,18 @@ def check_counted_once(rounds: Rounds, pooled: np.ndarray, batches: int, advice:
     rounds : Rounds
     pooled : (parameter, parameter) array
         The covariance that the merge says the posterior has.
-    batches : int
-        Number of batches.
     advice : str
         How to make the densities.
     """
     final: Gaussian = rounds.history[-1].moments
-    ratios = linalg.spectrum(final.factor, pooled).values
+    ratios, batches = linalg.spectrum(final.factor, pooled).values, len(rounds.labels)
     # what the prior alone knows is as precise as it was
     if batches > 1 and rounds.alike and ratios.max() > np.sqrt(batches):
         raise ValueError(
             "all batches have equal densities, which make the posterior up to "
-            f"{ratios.max():.3g} times as precise as the merge: does each hold the data of all batches? They would "
-            f"count {batches} times. {advice} If the batches' data are equal indeed, merge with "
-            "the kind= that they were sampled with."
+            f"{ratios.max():.3g} times as precise as the merge: does each hold the data of all "
+            f"batches? They would count {batches} times. {advice} If the batches' data are equal "
+            "indeed, merge with the kind= that they were sampled with."
         )
     if rounds.upwards or not settled(rounds.history):
         return

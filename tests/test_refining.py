@@ -272,25 +272,43 @@ def test_a_gradient_of_the_wrong_sign_leaves_the_merge(gaussian_merge, method):
     assert refined["swiss_transform"]["taken"].values.tolist() == [True, False, True]
 
 
-def test_negative_log_likelihoods_leave_the_merge(gaussian_merge):
-    merged, densities, _ = gaussian_merge()
-    for density in densities.values():
-        mean, precision = density.terms["likelihood"]
-        density.terms["likelihood"] = (mean, -precision)
-    with pytest.warns(
-        az_swiss.MergeWarning, match=r"curves upwards.*\(a negative log likelihood\)"
-    ):
+@pytest.mark.parametrize("negative", [2, 4])
+def test_negative_log_likelihoods_leave_the_merge(gaussian_merge, negative):
+    merged, densities, _ = gaussian_merge(batches=4)
+
+    def change_signs():
+        for label in list(densities)[:negative]:
+            mean, precision = densities[label].terms["likelihood"]
+            densities[label].terms["likelihood"] = (mean, -precision)
+
+    change_signs()
+    with pytest.warns(az_swiss.MergeWarning, match=r"it was: .*\(a negative log likelihood\)"):
         left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
-    check_left_alone(left, merged, rounds=5)
-    # before, these steps moved the draws
-    assert left["swiss_transform"]["step"][-1] > 1000
-    for density in densities.values():
-        mean, precision = density.terms["likelihood"]
-        density.terms["likelihood"] = (mean, -precision)
+    check_left_alone(left, merged, rounds=1)
+    change_signs()
     refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
     np.testing.assert_allclose(
         refined["posterior"]["theta"], merged["posterior"]["theta"], atol=1e-8, rtol=0
     )
+
+
+def test_a_density_without_a_maximum_leaves_the_merge():
+    class Saddle(LogRate):
+        """Curves downwards in one direction and upwards in the other, whatever the scale."""
+
+        def log_likelihood(self, x):
+            return 5 * (x[:, 1] ** 2 - x[:, 0] ** 2)
+
+        def grad_log_likelihood(self, x):
+            return 10 * x * np.array([-1, 1])
+
+    rng = np.random.default_rng(1)
+    draws = [{"u": rng.normal(0.0, 0.2, (2, 500, 2))} for _ in range(4)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    densities = [Saddle(None, None) for _ in draws]
+    with pytest.warns(az_swiss.MergeWarning, match="curves upwards in some directions after"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=5)
 
 
 def test_rounds_that_end_nowhere_leave_the_merge():
