@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
+from arviz_swiss.belonging import check_rows
 from arviz_swiss.certificate import (
     CERTIFIED,
     FEWEST,
@@ -162,6 +163,7 @@ def certify(
         for label, one in zip(opened.labels, _batches(opened), strict=True)
     }
     _check_potentials(matched, powers)
+    check_rows(matched, opened)
     with (
         progress(len(matched), "Certifying", progressbar) as advance,
         evaluating(matched, space_for_models(opened), executor, advance) as evaluate,

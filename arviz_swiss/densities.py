@@ -14,6 +14,7 @@ import numpy as np
 
 from arviz_swiss.flatten import Layout
 from arviz_swiss.numbering import are_shuffled, describe
+from arviz_swiss.progress import Bar
 from arviz_swiss.provenance import edges
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
@@ -65,6 +66,10 @@ class Request(NamedTuple):
 
     method: str
     points: np.ndarray
+
+
+class NotFinite(ValueError):
+    """A density or gradient is NaN or infinite where it must not be."""
 
 
 class Task(NamedTuple):
@@ -153,7 +158,7 @@ def evaluating(
     densities: Mapping[str, Any],
     space: MergeSpace | None,
     executor: Any = None,
-    done: Callable[[], Any] = lambda: None,
+    bar: Bar | None = None,
 ) -> Iterator[Evaluate]:
     """Give a function that evaluates requests by batch label; all that is kept goes at the end.
 
@@ -164,10 +169,10 @@ def evaluating(
         Needed by PyMC models only.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         This process when absent. Each worker keeps the densities that it has been sent.
-    done : callable
-        Called whenever a batch is done.
+    bar : Bar, optional
+        Moved whenever a batch is done; says so while models are compiled.
     """
-    session = uuid.uuid4().hex
+    session, bar = uuid.uuid4().hex, bar or Bar("")
     sent: set[str] = set()
 
     def evaluate(requests: Mapping[str, Sequence[Request]]) -> dict[str, list[np.ndarray]]:
@@ -176,14 +181,18 @@ def evaluating(
             for label, asked in requests.items()
         }
         results = {}
+        compiles = any(is_model(task.density) for task in tasks.values())
+        before = bar.stage("compiling") if compiles else ""
         while tasks:
             missed = {}
             for label, result in _run(tasks, executor):
                 if result is None:
                     missed[label] = tasks[label]._replace(density=densities[label])
                 else:
+                    if compiles and not results:
+                        bar.stage(before)
                     results[label] = result
-                    done()
+                    bar()
             sent.update(tasks)
             tasks = missed
         return {label: results[label] for label in requests}
@@ -252,7 +261,7 @@ def _evaluate(density: Any, label: str, request: Request) -> np.ndarray:
         )
     if np.isnan(values).any() or (values == np.inf).any():
         wrong = points[~np.isfinite(values).reshape(len(points), -1).all(axis=1)][0]
-        raise ValueError(
+        raise NotFinite(
             f'batch "{label}": {request.method} gave NaN or +inf at {np.round(wrong, 4).tolist()}. '
             "A parameter outside its support is the usual cause: merge it in unconstrained space, "
             "with transforms= or model=."
@@ -272,6 +281,13 @@ def _called(density: Any, label: str, method: str, points: np.ndarray) -> np.nda
         ) from error
 
 
+class Scores(NamedTuple):
+    """Gradients of the prior's log density and of each batch's likelihood: (points, parameters)."""
+
+    prior: np.ndarray
+    likelihoods: dict[str, np.ndarray]
+
+
 def full_scores(
     evaluate: Evaluate,
     labels: Sequence[str],
@@ -285,6 +301,28 @@ def full_scores(
     parameters : sequence of str, optional
         Their labels, which errors name; their positions when absent.
     """
+    return full_score(batch_scores(evaluate, labels, points, parameters))
+
+
+def full_score(scores: Scores) -> np.ndarray:
+    """Return the gradient of one prior and all likelihoods."""
+    full = scores.prior + sum(scores.likelihoods.values())
+    if not np.isfinite(full).all():
+        raise NotFinite(
+            "the full posterior's gradient is not finite at some points: a parameter outside its "
+            "support is the usual cause. Merge it in unconstrained space, with transforms= or "
+            "model=."
+        )
+    return full
+
+
+def batch_scores(
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    points: np.ndarray,
+    parameters: Sequence[str] | None = None,
+) -> Scores:
+    """Return the gradients that make up the full posterior's, as `full_scores` takes them."""
     requests = {
         label: [
             Request("grad_log_likelihood", points),
@@ -300,14 +338,7 @@ def full_scores(
     prior = answers[labels[0]][1]
     for label in labels[1:]:
         _check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
-    scores = prior + sum(answers[label][0] for label in labels)
-    if not np.isfinite(scores).all():
-        raise ValueError(
-            "the full posterior's gradient is not finite at some points: a parameter outside its "
-            "support is the usual cause. Merge it in unconstrained space, with transforms= or "
-            "model=."
-        )
-    return scores
+    return Scores(prior, {label: answers[label][0] for label in labels})
 
 
 def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ class Round(NamedTuple):
     """The moments after a gradient round, what has changed, and by how much noise alone would.
 
     `step` is the Mahalanobis distance between the old and the new mean; `change` the norm of the
-    precision's relative change; `eigenvalues` are those of the new precision seen from the old.
+    precision's relative change; `eigenvalues` are those of the new precision seen from the old, and
+    `unlimited` what they would be without limits: negative where the log density has no maximum.
     """
 
     moments: Gaussian
@@ -32,6 +33,7 @@ class Round(NamedTuple):
     change: float
     change_error: float
     eigenvalues: np.ndarray
+    unlimited: np.ndarray
 
 
 def gaussian(mean: np.ndarray, covariance: np.ndarray) -> Gaussian:
@@ -87,8 +89,8 @@ def gradient_round(points: np.ndarray, scores: np.ndarray, old: Gaussian) -> Rou
     pull, slope = coefficients[0], coefficients[1:]
     noise = residuals - design @ coefficients
 
-    values, vectors = np.linalg.eigh(np.eye(size) - (slope + slope.T) / 2)
-    values = np.clip(values, *CLIP)
+    unlimited, vectors = np.linalg.eigh(np.eye(size) - (slope + slope.T) / 2)
+    values = np.clip(unlimited, *CLIP)
     spread = vectors / np.sqrt(values)
     half = solve_triangular(old.factor, spread, lower=True, trans="T")
     new = gaussian(old.mean + half @ (spread.T @ pull), half @ half.T)
@@ -108,6 +110,7 @@ def gradient_round(points: np.ndarray, scores: np.ndarray, old: Gaussian) -> Rou
         float(np.linalg.norm(values - 1)),
         float(np.sqrt(slope_variance)),
         values,
+        unlimited,
     )
 
 

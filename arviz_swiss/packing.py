@@ -14,6 +14,7 @@ from arviz_swiss.flatten import dataset_from, parameter_coords
 from arviz_swiss.maps import AffineMap
 from arviz_swiss.moments import Moments, Pooled
 from arviz_swiss.moving import Draws
+from arviz_swiss.observed import summarise_observed
 from arviz_swiss.powers import Powers, batch_sizes
 from arviz_swiss.spaces import Arrays, Space
 from arviz_swiss.summaries import Frame
@@ -151,6 +152,9 @@ def pack_transform(
     }
     if (sizes := batch_sizes(batches)) is not None:
         data["size"] = ("batch", np.array(sizes))
+    observed = summarise_observed([batch.groups.get("observed_data") for batch in batches])
+    if observed is not None:
+        data["observed_summary"] = observed
     if maps is not None:
         data["scale"] = (("batch", *square), np.array([affine.scale for affine in maps]))
         data["target"] = (("batch", "parameter"), np.array([affine.target for affine in maps]))

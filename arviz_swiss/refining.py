@@ -1,6 +1,5 @@
 """refine(): remove the error of a merge by gradient rounds over the batches' densities."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,17 +7,22 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
+from arviz_swiss.belonging import advice, check_rows
 from arviz_swiss.containers import Groups
 from arviz_swiss.densities import (
     Evaluate,
     MergeSpace,
+    NotFinite,
+    Scores,
+    batch_scores,
     evaluating,
-    full_scores,
+    full_score,
     is_model,
     match_densities,
 )
 from arviz_swiss.elements import as_given
 from arviz_swiss.flatten import layout_of
+from arviz_swiss.gradients import PAIRS, curved_upwards, wrong_gradients
 from arviz_swiss.kernels import Gaussian, Round
 from arviz_swiss.maps import AffineMap, embed, move
 from arviz_swiss.merged import (
@@ -31,20 +35,22 @@ from arviz_swiss.merged import (
     space_of,
 )
 from arviz_swiss.packing import labelled
-from arviz_swiss.progress import progress
+from arviz_swiss.progress import Bar, progress
+from arviz_swiss.rounds import (
+    Rounds,
+    at_least_half,
+    check_counted_once,
+    recorded,
+    settled,
+    warn_of_steps,
+    warn_of_undoing,
+)
 from arviz_swiss.spaces import Space
-from arviz_swiss.warnings import MergeWarning
 
 # Fewer points a parameter leave too much noise in the precision.
 POINTS_PER_PARAMETER = 3
 # Groups with draws that stay valid when the merged draws move.
 STILL_VALID = ("prior", "prior_predictive", "sample_stats", "sample_stats_prior")
-# A change of so many errors may be noise.
-NOISE = 2.0
-# Below this there is nothing but rounding.
-NEGLIGIBLE = 1e-7
-# In posterior sds: the step after a longer one would be worth taking.
-UNFINISHED = 0.25
 
 
 def refine(
@@ -100,22 +106,25 @@ def refine(
         A new merged object. Its group `swiss_transform` holds each round's moments, the length of
         its `step` in Mahalanobis distance with its Monte Carlo error, and the range of the new
         precision's eigenvalues seen from the old, along a dimension `round`, where round 0 is the
-        merge. In `swiss_diagnostics`, `shift` and `sd_ratio` are about the refined posterior, all
-        else about the merge. Groups that belong to the draws before, such as predictions and a
+        merge. Rounds that led away from the posterior are not `taken`: the merge stays as it was.
+        In `swiss_diagnostics`, `shift` and `sd_ratio` are about the refined posterior, all else
+        about the merge. Groups that belong to the draws before, such as predictions and a
         certificate, are left out.
 
     Raises
     ------
     ValueError
-        When the batches have latent variables of their own, their priors differ, or a density is
-        not finite.
+        When the batches have latent variables of their own, their priors differ, a density is not
+        finite, or densities are not of their batches' own rows, such as all of the full data.
     TypeError
         When a density lacks methods.
 
     Warns
     -----
     MergeWarning
-        When the steps do not shrink, or have not become short.
+        When the steps do not shrink, or have not become short; when the merge is left as it was,
+        since a gradient is wrong or the rounds led away; when the densities hold the data as often
+        as there are batches.
 
     See Also
     --------
@@ -164,20 +173,34 @@ def refine(
     opened = open_merged(merged, group)
     check_shared(opened)
     matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
+    check_rows(matched, opened)
     space = space_of(opened.groups, group, transforms, model or first_model(matched))
     _check_counts(opened, rounds=rounds, points=points)
     rng = np.random.default_rng(random_seed)
     start = present_moments(opened)
+    # PyMC makes its gradients itself
+    written = [label for label, density in matched.items() if not is_model(density)]
     with (
-        progress(rounds * len(matched), "Refining", progressbar) as advance,
-        evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
+        progress(
+            rounds * len(matched) + len(written), "Refining", progressbar, unit="density"
+        ) as bar,
+        evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
     ):
-        history = _rounds(opened, evaluate, start, rounds, points, rng)
-    _warn_of_steps(history)
-    groups = _moved(opened, space, start, history[-1].moments)
-    groups["swiss_transform"] = _recorded(opened.maps, start, history)
+        wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))
+        done = _rounds(opened, evaluate, start, 1 if wrong else rounds, points, rng, bar)
+        bar.finish()
+    if warn_of_undoing(done, wrong):
+        maps = recorded(opened.maps, start, done.history, taken=False)
+        groups = {**containers.read(merged, group).groups, "swiss_transform": maps}
+        return containers.build(groups, opened.container, containers.root_attrs(merged))
+    pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
+    check_counted_once(done, pooled, advice(opened))
+    warn_of_steps(done)
+    last = done.history[-1].moments
+    groups = _moved(opened, space, start, last)
+    groups["swiss_transform"] = recorded(opened.maps, start, done.history)
     if "swiss_diagnostics" in groups:
-        groups["swiss_diagnostics"] = _seen_from(history[-1].moments, opened)
+        groups["swiss_diagnostics"] = _seen_from(last, opened)
     groups = as_given(groups, containers.read(merged, group).groups)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
 
@@ -187,10 +210,23 @@ def refinement(groups: Groups) -> str:
     maps = groups["swiss_transform"]
     if "round" not in maps.dims:
         return ""
-    steps, error = maps["step"].values[1:], float(maps["step_error"][-1])
-    shown = ", ".join(f"{step:.2g}" for step in steps)
-    rounds = "1 round" if steps.size == 1 else f"{steps.size} rounds"
-    return f"Refined in {rounds}, by {shown} posterior sds (the last with an error of {error:.2g})."
+    taken = maps["taken"].values[1:]
+    undone = int(np.argmax(np.append(taken[::-1], True)))
+    said = ""
+    if taken.any():
+        steps, error = maps["step"].values[1:][taken], maps["step_error"].values[1:][taken][-1]
+        shown = ", ".join(f"{step:.2g}" for step in steps)
+        said = (
+            f"Refined in {_count(steps.size)}, by {shown} posterior sds (the last with an error of "
+            f"{error:.2g})."
+        )
+    if undone:
+        said += f" Refining led away from the posterior and was undone ({_count(undone)})."
+    return said.strip()
+
+
+def _count(rounds: int) -> str:
+    return "1 round" if rounds == 1 else f"{rounds} rounds"
 
 
 def first_model(densities: Mapping[str, Any]) -> Any:
@@ -230,6 +266,12 @@ def _check_counts(opened: Merged, **counts: int) -> None:
         )
 
 
+def _some_draws(opened: Merged, count: int) -> np.ndarray:
+    chains, length = opened.sizes
+    positions = np.linspace(0, chains * length - 1, count).astype(int)
+    return free_rows(opened, *np.divmod(positions, length))
+
+
 def _rounds(
     opened: Merged,
     evaluate: Evaluate,
@@ -237,67 +279,39 @@ def _rounds(
     rounds: int,
     points: int,
     rng: np.random.Generator,
-) -> list[Round]:
+    bar: Bar,
+) -> Rounds:
     """Return the rounds: each at merged draws as the rounds before have moved them."""
     chains, length = opened.sizes
     parameters = opened.maps["parameter"].values.astype(str)
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
-    moments = start
-    while len(history) < rounds:
+    moments, upwards = start, []
+    while len(history) < rounds and not at_least_half(upwards, opened.labels):
+        bar.stage(f"round {len(history) + 1} of at most {rounds}")
         chosen = kernels.spread_evenly(chains * length, count, rng)
         draws = free_rows(opened, *np.divmod(chosen, length))
         at = (draws - start.mean) @ kernels.map_between(start, moments).T + moments.mean
-        scores = full_scores(evaluate, opened.labels, at, parameters)
-        history.append(kernels.gradient_round(at, scores, moments))
+        try:
+            scores = batch_scores(evaluate, opened.labels, at, parameters)
+            history.append(kernels.gradient_round(at, full_score(scores), moments))
+        except (NotFinite, np.linalg.LinAlgError) as error:
+            if not history:
+                raise
+            return Rounds(history, opened.labels, upwards=upwards, failure=str(error))
+        if moments is start:
+            upwards = curved_upwards(at, scores.likelihoods, start)
         moments = history[-1].moments
-        if _settled(history):
+        if settled(history):
             break
-    return history
+    bar.stage(_count(len(history)))
+    return Rounds(history, opened.labels, _are_alike(scores), upwards)
 
 
-def _settled(history: Sequence[Round]) -> bool:
-    """Tell whether the last round changed nothing that noise could not have: mean and precision.
-
-    A step has the noise of where it starts, that is of the round before, and of where it ends. Its
-    length is then about the error itself, half of the time beyond it.
-    """
-    last = history[-1]
-    step = NOISE * np.hypot.reduce([one.step_error for one in history[-2:]])
-    change = NOISE * np.hypot.reduce([one.change_error for one in history[-2:]])
-    return last.step <= max(step, NEGLIGIBLE) and last.change <= max(change, NEGLIGIBLE)
-
-
-def _warn_of_steps(history: Sequence[Round]) -> None:
-    """Warn unless the last step was small, or the smallest of all, or nothing but noise."""
-    why = _unsettled(history)
-    if why:
-        steps = ", ".join(f"{one.step:.3g}" for one in history)
-        warnings.warn(
-            f"{why}: {steps} posterior sds, the last with an error of "
-            f"{history[-1].step_error:.2g}. The posterior is far from Gaussian or from the merged "
-            "draws: do not trust the result before certify does. Refine it again, with more points "
-            "or rounds, or merge fewer and larger batches.",
-            MergeWarning,
-            stacklevel=3,
-        )
-
-
-def _unsettled(history: Sequence[Round]) -> str:
-    """Say why the last step may not have led to the posterior; nothing if there is no reason."""
-    last = history[-1]
-    # steps that may be noise need not shrink
-    if _settled(history) or last.step <= max(5 * last.step_error, NEGLIGIBLE):
-        return ""
-    if last.step >= min((one.step for one in history[:-1]), default=np.inf):
-        return "the steps of refine do not shrink"
-    low, high = kernels.CLIP
-    if last.eigenvalues[0] <= low or last.eigenvalues[-1] >= high:
-        return "refine could not change the covariance as far as it had to, in steps of"
-    # where the score is linear, there is no noise, and one step leads all the way
-    if last.step > UNFINISHED and last.step_error > NEGLIGIBLE:
-        return "refine ended while its steps were still long"
-    return ""
+def _are_alike(scores: Scores) -> bool:
+    first, *others = scores.likelihoods.values()
+    scale = np.abs(first).max()
+    return all(np.allclose(first, other, rtol=1e-6, atol=1e-9 * scale) for other in others)
 
 
 def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups:
@@ -350,45 +364,3 @@ def _replaced(dataset: xr.Dataset, arrays: Mapping[str, np.ndarray]) -> xr.Datas
             ordered = old.transpose(*containers.SAMPLE_DIMS, ...)
             new[name] = ordered.copy(data=values.astype(old.dtype)).transpose(*old.dims)
     return dataset.assign(new)
-
-
-def _recorded(maps: xr.Dataset, start: Gaussian, history: Sequence[Round]) -> xr.Dataset:
-    """Return the group `swiss_transform` with the new maps, moments, and all rounds."""
-    last = history[-1].moments
-    scale = kernels.map_between(start, last)
-    square = ("parameter", "parameter_bis")
-    new: dict[str, Any] = {
-        "pooled_mean": ("parameter", last.mean),
-        "pooled_covariance": (square, last.covariance),
-    }
-    if "scale" in maps:
-        targets = maps["target"].transpose("batch", "parameter").values
-        scales = maps["scale"].transpose("batch", *square).values
-        new["scale"] = (("batch", *square), scale @ scales)
-        new["target"] = (("batch", "parameter"), (targets - start.mean) @ scale.T + last.mean)
-    before = maps[[name for name in maps.data_vars if "round" in maps[name].dims]]
-    rounds = _round_records(start, history)
-    if before.data_vars:
-        first = int(before["round"][-1])
-        later = rounds.isel(round=slice(1, None))
-        rounds = xr.concat([before, later.assign_coords(round=later["round"] + first)], "round")
-    kept = maps.drop_dims("round", errors="ignore").drop_vars(list(new))
-    return kept.assign(new).merge(rounds, join="exact", compat="override")
-
-
-def _round_records(start: Gaussian, history: Sequence[Round]) -> xr.Dataset:
-    moments = [start, *(one.moments for one in history)]
-    nothing = [np.nan]
-    ranges = [[1.0, 1.0], *([one.eigenvalues[0], one.eigenvalues[-1]] for one in history)]
-    described = {
-        "round_mean": (("round", "parameter"), [m.mean for m in moments]),
-        "round_covariance": (
-            ("round", "parameter", "parameter_bis"),
-            [m.covariance for m in moments],
-        ),
-        "step": ("round", nothing + [one.step for one in history]),
-        "step_error": ("round", nothing + [one.step_error for one in history]),
-        "eigenvalue_range": (("round", "bound"), ranges),
-    }
-    coords = {"round": np.arange(len(moments)), "bound": np.array(["low", "high"])}
-    return xr.Dataset({k: (dims, np.array(v)) for k, (dims, v) in described.items()}, coords=coords)

@@ -254,7 +254,8 @@ def test_wrong_kinds_and_powers_are_noticed(name):
     assert float(np.sqrt((widths**2).mean())) == pytest.approx(width, rel=0.1)
     assert "merge with the kind= or powers=" in certificate_verdict(certified)
     # refine does not mend what the weights are made of
-    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    with pytest.warns(az_swiss.MergeWarning, match=r"merge in every direction.* 16 batches"):
+        refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
     with pytest.warns(az_swiss.MergeWarning, match="wrong kind or powers"):
         az_swiss.certify(refined, densities, random_seed=1, **QUIET)
 

@@ -8,6 +8,7 @@ from scipy.stats import truncnorm
 
 import arviz_swiss as az_swiss
 from arviz_swiss import containers
+from arviz_swiss.refining import refinement
 
 QUIET = {"progressbar": False}
 
@@ -220,24 +221,116 @@ def test_the_same_seed_gives_the_same_draws(log_rates):
     np.testing.assert_array_equal(one["posterior"]["u"], other["posterior"]["u"])
 
 
-def test_steps_that_do_not_shrink_are_warned_of():
+def test_steps_that_do_not_shrink_are_undone():
     class Growing(LogRate):
-        """A gradient that grows with every call: no posterior at all."""
+        """A gradient that grows with every call after the first: no posterior at all."""
 
         calls = 0
 
         def grad_log_likelihood(self, x):
+            grown = 3.0 * self.calls**2
             self.calls += 1
-            return super().grad_log_likelihood(x) + 3.0 * self.calls**2
+            return super().grad_log_likelihood(x) + grown
 
     rng = np.random.default_rng(1)
     counts = np.full(2, 50.0)
     draws = [{"u": np.log(rng.gamma(2 * counts, size=(2, 300, 2)) / 100)} for _ in range(2)]
     densities = [Growing(counts, np.full(2, 50.0)) for _ in range(2)]
-    with pytest.warns(az_swiss.MergeWarning, match="steps of refine do not shrink"):
-        az_swiss.refine(
-            az_swiss.merge(draws, kind="inflated"), densities, points=50, random_seed=1, **QUIET
-        )
+    merged = az_swiss.merge(draws, kind="inflated")
+    with pytest.warns(az_swiss.MergeWarning, match=r"as it was: the steps of refine do not shrink"):
+        left = az_swiss.refine(merged, densities, points=50, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=5)
+
+
+def check_left_alone(left, merged, rounds):
+    """Check that nothing but the record of rounds is new."""
+    for group, dataset in containers.read(merged).groups.items():
+        if group != "swiss_transform":
+            xr.testing.assert_identical(containers.read(left).groups[group], dataset)
+    record, before = left["swiss_transform"], merged["swiss_transform"]
+    for name in before.data_vars:
+        xr.testing.assert_identical(record[name], before[name])
+    assert record["taken"].values.tolist() == [True] + rounds * [False]
+    np.testing.assert_allclose(record["round_mean"][-1], before["pooled_mean"], atol=1e-9)
+    said = refinement(containers.read(left).groups)
+    assert f"led away from the posterior and was undone ({rounds} round" in said
+
+
+@pytest.mark.parametrize("method", ["grad_log_likelihood", "grad_log_prior"])
+def test_a_gradient_of_the_wrong_sign_leaves_the_merge(gaussian_merge, method):
+    merged, densities, _ = gaussian_merge()
+    right = getattr(densities["b1"], method)
+    for label in ("b1",) if method == "grad_log_likelihood" else tuple(densities):
+        own = getattr(densities[label], method)
+        setattr(densities[label], method, lambda x, own=own: -own(x))
+    message = rf"leaves the merge as it was: {method} is not the gradient of .*\"b1\".*Mend the"
+    with pytest.warns(az_swiss.MergeWarning, match=message):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=1)
+    # mended as the message says, and from there
+    for density in densities.values():
+        density.__dict__.pop(method, None)
+    assert np.array_equal(right(np.ones((1, 4))), getattr(densities["b1"], method)(np.ones((1, 4))))
+    refined = az_swiss.refine(left, densities, random_seed=1, **QUIET)
+    np.testing.assert_allclose(
+        refined["posterior"]["theta"], merged["posterior"]["theta"], atol=1e-8, rtol=0
+    )
+    assert refined["swiss_transform"]["taken"].values.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("negative", [2, 4])
+def test_negative_log_likelihoods_leave_the_merge(gaussian_merge, negative):
+    merged, densities, _ = gaussian_merge(batches=4)
+
+    def change_signs():
+        for label in list(densities)[:negative]:
+            mean, precision = densities[label].terms["likelihood"]
+            densities[label].terms["likelihood"] = (mean, -precision)
+
+    change_signs()
+    with pytest.warns(az_swiss.MergeWarning, match=r"it was: .*\(a negative log likelihood\)"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=1)
+    change_signs()
+    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    np.testing.assert_allclose(
+        refined["posterior"]["theta"], merged["posterior"]["theta"], atol=1e-8, rtol=0
+    )
+
+
+def test_a_density_without_a_maximum_leaves_the_merge():
+    class Saddle(LogRate):
+        """Curves downwards in one direction and upwards in the other, whatever the scale."""
+
+        def log_likelihood(self, x):
+            return 5 * (x[:, 1] ** 2 - x[:, 0] ** 2)
+
+        def grad_log_likelihood(self, x):
+            return 10 * x * np.array([-1, 1])
+
+    rng = np.random.default_rng(1)
+    draws = [{"u": rng.normal(0.0, 0.2, (2, 500, 2))} for _ in range(4)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    densities = [Saddle(None, None) for _ in draws]
+    with pytest.warns(az_swiss.MergeWarning, match="curves upwards in some directions after"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=5)
+
+
+def test_rounds_that_end_nowhere_leave_the_merge():
+    class Ending(LogRate):
+        """No density beyond some log rate, to which the first round leads."""
+
+        def grad_log_likelihood(self, x):
+            return np.where(x > 4.5, np.nan, super().grad_log_likelihood(x))
+
+    rng = np.random.default_rng(1)
+    draws = [{"u": rng.normal(0.0, 1.0, (2, 500, 1))} for _ in range(2)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    densities = [Ending(np.array([count]), np.array([1.0])) for count in (190.0, 210.0)]
+    with pytest.warns(az_swiss.MergeWarning, match=r"where there is no posterior \(batch"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=left["swiss_transform"].sizes["round"] - 1)
 
 
 def far_case(start, sd=0.04):
@@ -267,6 +360,16 @@ def test_ending_far_from_the_posterior_is_warned_of(start, rounds, why):
     merged, densities = far_case(start)
     with pytest.warns(az_swiss.MergeWarning, match=why):
         az_swiss.refine(merged, densities, rounds=rounds, random_seed=1, **QUIET)
+
+
+def test_more_rounds_lead_where_too_few_did_not():
+    # as the warning says
+    merged, densities = far_case(-2.0)
+    with pytest.warns(az_swiss.MergeWarning, match="leaves the merge as it was.*more rounds"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=5)
+    refined = az_swiss.refine(merged, densities, rounds=15, random_seed=1, **QUIET)
+    assert off_by(refined) < 0.1
 
 
 def test_coming_from_far_is_no_reason_to_warn():

@@ -1,9 +1,11 @@
 """The observed rows of a PyMC model, and the missing entries among them."""
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.pytensorf import extract_obs_data
 
-__all__ = ["imputed_names", "observed_rows", "symbolic_rows", "value_of"]
+__all__ = ["imputed_names", "observed_rows", "observed_values", "symbolic_rows", "value_of"]
 
 
 def observed_rows(model: pm.Model) -> int:
@@ -40,6 +42,31 @@ def observed_rows(model: pm.Model) -> int:
             f"{rows or 'no observed variables'}. Pass the power itself."
         )
     return next(iter(rows.values()))
+
+
+def observed_values(model: pm.Model) -> dict[str, np.ndarray]:
+    """Return the data of the observed variables; those that PyMC cannot tell are left out.
+
+    Parameters
+    ----------
+    model : pymc.Model
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.observed import observed_values
+    >>> with pm.Model() as model:
+    ...     y = pm.Normal("y", observed=[1.0, 2.0, 5.0])
+    >>> observed_values(model)["y"].tolist()
+    [1.0, 2.0, 5.0]
+    """
+    values = {}
+    for rv in model.observed_RVs:
+        try:
+            values[rv.name] = extract_obs_data(model.rvs_to_values[rv])
+        except TypeError:
+            continue
+    return values
 
 
 def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:
