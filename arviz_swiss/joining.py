@@ -51,7 +51,9 @@ def order_of(indices: Sequence[pd.Index], wanted: Sequence[Any] | None = None) -
 
 
 def join_data(
-    batches: Sequence[Batch], coords: Mapping[str, Sequence[Any] | None] | None = None
+    batches: Sequence[Batch],
+    coords: Mapping[str, Sequence[Any] | None] | None = None,
+    local_dims: Collection[str] = (),
 ) -> JoinedData:
     """Return the batches' data groups, joined in the order of their labels.
 
@@ -63,6 +65,9 @@ def join_data(
     ----------
     coords : mapping of dimension to labels, optional
         The model's, which give the order if they hold the labels of all batches.
+    local_dims : collection of str
+        Dimensions of variables of one batch alone. Data that number their elements within a batch,
+        such as the group of each row, number other elements in the merged object: left out.
     """
     groups, left_out, unordered = {}, [], {}
     rows = _lengths_of_rows(batches)
@@ -75,7 +80,9 @@ def join_data(
             parts = [dataset[name] for dataset in present if name in dataset]
             if len(parts) < len(batches) or any(part.dims != parts[0].dims for part in parts):
                 left_out.append(f"{group}/{name}")
-            elif len(parts) > 1 and _has_unlabelled_rows(parts, rows):
+            elif len(parts) > 1 and (
+                _has_unlabelled_rows(parts, rows) or _number_elements(parts, batches, local_dims)
+            ):
                 left_out.append(f"{group}/{name}")
             elif all(parts[0].equals(part) for part in parts[1:]):
                 arrays[name] = parts[0].copy(deep=True).load()
@@ -125,6 +132,22 @@ def _has_unlabelled_rows(parts: Sequence[xr.DataArray], rows: Collection[tuple[i
     return bool(first.dims) and (
         all(_is_default(part, first.dims[0]) for part in parts)
         and tuple(part.shape[0] for part in parts) in rows
+    )
+
+
+def _number_elements(
+    parts: Sequence[xr.DataArray], batches: Sequence[Batch], dims: Collection[str]
+) -> bool:
+    """Tell data that count, in every batch, all elements along a dimension of that batch."""
+    if any(part.dtype.kind not in "iu" for part in parts):
+        return False
+    found = [np.unique(part.values) for part in parts]
+    return any(
+        all(
+            np.array_equal(numbers, np.arange(batch.draws.sizes[dim]))
+            for numbers, batch in zip(found, batches, strict=True)
+        )
+        for dim in dims
     )
 
 

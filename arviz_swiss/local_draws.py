@@ -137,8 +137,8 @@ def warn_unordered(matched: Matched, local: Mapping[str, str], found: LocalDraws
         remedy = "Pass the model of all data as model=, whose coords give the order"
     warnings.warn(
         f"the order of the elements along {', '.join(wrong)} in the full data is not known. PyMC "
-        "takes them by position, so that predictions and log likelihoods of the merged posterior "
-        f"would be wrong. {remedy}.",
+        "takes them by position, or draws them anew from the prior, so that predictions and log "
+        f"likelihoods of the merged posterior would be wrong. {remedy}.",
         MergeWarning,
         stacklevel=3,
     )

@@ -213,7 +213,7 @@ def merge(
             rng = np.random.default_rng(random_seed)
             combine = partial(chosen.combine, given, rng=rng, **options)
             draws = make_draws(batches, frame, moments, factors, combine)
-        data, left_out, unordered = join_data(batches, coords_of(model))
+        data, left_out, unordered = join_data(batches, coords_of(model), set(local.values()))
         left_out += groups_not_joined(batches)
         beside = None
         if local:
