@@ -106,7 +106,7 @@ def groups_not_joined(batches: Sequence[Batch]) -> list[str]:
     """
     merged = batches[0].group
     used = {merged, f"unconstrained_{merged}", *DATA_GROUPS, *OTHER_GROUPS}
-    found = dict.fromkeys(name for batch in batches for name in batch.groups)
+    found = sorted({name for batch in batches for name in batch.groups})
     return [name for name in found if name not in used and not name.startswith("swiss_")]
 
 

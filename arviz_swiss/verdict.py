@@ -113,7 +113,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
         )
-    lines += [refinement(groups), _certified(groups)]
+    lines += [refinement(groups), _certified(groups), _lacking(groups, group)]
     return Report("\n".join(line for line in lines if line), findings)
 
 
@@ -121,6 +121,23 @@ def _certified(groups: Groups) -> str:
     """Return the verdict of a certificate that certifies; another one is a finding."""
     verdict = groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "")
     return f"It is {verdict}" if verdict.startswith("certified") else ""
+
+
+def _lacking(groups: Groups, group: str) -> str:
+    """Return what of the batches is not in the merged object."""
+    attrs = groups[group].attrs
+    text = ""
+    if left_out := attrs.get("swiss_left_out"):
+        text += (
+            f"Of the batches' other groups it lacks {left_out}: their rows have no labels of their "
+            "own, or they do not hold for the merged draws."
+        )
+    if unordered := attrs.get("swiss_unordered"):
+        text += (
+            f" The order along {unordered} is not known to be that of the full data: "
+            "predictions by position would be wrong."
+        )
+    return text.strip()
 
 
 def _merged_what(groups: Groups, group: str) -> str:
