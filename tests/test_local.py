@@ -236,6 +236,29 @@ def test_arviz_takes_local_variables_as_any(problem):
     table = az_swiss.summary(merged, kind="variables")
     assert "z[s21]" in table.index and np.isnan(table.loc["z[s21]", "q"])
     assert "1 parameter" in str(az_swiss.report(merged))
+    assert az.extract(merged)["z"].sizes == {"school": 12, "sample": 1200}
+
+
+@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning:arviz")
+@pytest.mark.parametrize("plot", ["plot_forest", "plot_pair", "plot_rank", "plot_trace"])
+def test_arviz_plots_local_variables_as_any(problem, plot):
+    import matplotlib.pyplot as plt
+
+    _, draws = problem
+    merged = az_swiss.merge(
+        [batch.isel(school=[0]) for batch in labelled(draws)], powers=1.0, kind="fractionated"
+    )
+    getattr(az, plot)(merged)
+    plt.close("all")
+
+
+def test_effective_sizes_of_local_variables_count_each_draw_in_every_batch(problem):
+    """As docs/limits.md says: the batches' own draws tell how many there are."""
+    _, draws = problem
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    own = az.ess(az_swiss.subposteriors(merged)["b1"])["z"].mean()
+    together = az.ess(merged)["z"].sel(school=["s10", "s11", "s12", "s13"]).mean()
+    assert 0.5 * BATCHES < float(together / own) < 1.2 * BATCHES
 
 
 def test_what_cannot_be_put_side_by_side_is_left_out(problem):
