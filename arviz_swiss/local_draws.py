@@ -243,9 +243,11 @@ def _free_rows(arrays: Arrays, frame: Frame) -> np.ndarray:
 def _regression(image: np.ndarray, shared: np.ndarray, moments: Moments) -> np.ndarray:
     """Return the coefficients, (parameter, element), of local draws on the shared ones."""
     local = image.reshape(image.shape[0] * image.shape[1], -1)
-    centred = shared.reshape(len(local), -1) - moments.mean
-    # Solved for, not by the precision: that may be shrunk, diagonal or corrected.
-    return np.linalg.lstsq(centred, local - local.mean(axis=0), rcond=None)[0]
+    units = np.sqrt(np.diag(moments.covariance))
+    centred = (shared.reshape(len(local), -1) - moments.mean) / units
+    # Solved for, not by the precision: that may be shrunk, diagonal or corrected. In units of the
+    # sds, as the solver takes columns for zero that are much smaller than others.
+    return np.linalg.lstsq(centred, local - local.mean(axis=0), rcond=None)[0] / units[:, None]
 
 
 def _change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -344,9 +346,10 @@ def before_the_merge(
     own = {}
     for dim in dict.fromkeys(dims.values()):
         labels = maps[dim].values[maps[owner_coord(dim)].values.astype(str) == label]
-        if missing := [one for one in labels.tolist() if one not in draws.get_index(dim)]:
+        missing = draws.get_index(dim).get_indexer(pd.Index(labels)) < 0
+        if missing.any():
             raise ValueError(
-                f"the merged object has no element {missing[0]!r} along {dim}, which batch "
+                f"the merged object has no element {labels[missing][0]!s} along {dim}, which batch "
                 f'"{label}" had. Undo the merge before selecting elements.'
             )
         own[dim] = labels

@@ -222,6 +222,29 @@ def test_undo_gives_each_batch_its_own_local_draws(problem, transform):
         az_swiss.subposteriors(containers.build(groups, containers.native_kind()))
 
 
+def test_units_of_parameters_do_not_matter(problem):
+    _, draws = problem
+    rng = np.random.default_rng(0)
+    batches = []
+    for batch in labelled(draws):
+        other = rng.standard_normal((2, 200)) + batch["z"][..., 0].drop_vars("school")
+        batches.append(batch.assign(other=other))
+    plain = posterior_of(az_swiss.merge(batches, kind="fractionated"))
+    scaled = [b.assign(mu=1e-9 * b["mu"], other=1e9 * b["other"]) for b in batches]
+    found = posterior_of(az_swiss.merge(scaled, kind="fractionated"))
+    np.testing.assert_allclose(found["z"], plain["z"], rtol=0, atol=1e-9)
+
+
+def test_dates_as_labels(problem):
+    _, draws = problem
+    days = np.datetime64("2024-01-01", "ns") + np.arange(12) * np.timedelta64(1, "D")
+    batches = [batch_of(v, days[k::BATCHES]) for k, v in enumerate(draws)]
+    merged = az_swiss.merge(batches, kind="fractionated")
+    np.testing.assert_array_equal(posterior_of(merged)["school"], days)
+    back = posterior_of(az_swiss.subposteriors(merged)["b1"])
+    xr.testing.assert_allclose(back[["mu", "z"]], batches[1])
+
+
 def test_undone_batches_can_be_merged_again(problem):
     _, draws = problem
     merged = az_swiss.merge(labelled(draws), kind="fractionated")
