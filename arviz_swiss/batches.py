@@ -219,7 +219,10 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
     """Name, in one warning, the variables that are neither merged nor kept in another way."""
     reasons = []
     if lost := [name for name in matched.local if name not in kept]:
-        reasons.append(f"{', '.join(lost)} (coordinates differ between batches: batch-local)")
+        reasons.append(
+            f"{', '.join(lost)} (batch-local: a model that has them draws them from the prior when "
+            "it predicts from the merged posterior)"
+        )
     if lost := [name for name in matched.deterministic if name not in kept]:
         remedy = (
             ", and in the model no function of the merged variables alone: recompute from the draws"

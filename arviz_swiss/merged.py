@@ -14,6 +14,7 @@ from arviz_swiss.containers import Contents, Groups
 from arviz_swiss.elements import WHOLE, in_order
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
+from arviz_swiss.local import LocalSpace, LocalTransforms
 from arviz_swiss.moments import sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
 
@@ -107,10 +108,7 @@ def check_shared(opened: Merged) -> None:
             f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
             "compare it with. Merge all batches, or sample the dropped ones again."
         )
-    local = opened.draws.attrs.get("swiss_local") or ", ".join(
-        opened.groups.get("local_posterior", ())
-    )
-    if local:
+    if local := opened.draws.attrs.get("swiss_local"):
         raise ValueError(
             f"the batches have latent variables of their own ({local}). The full posterior's "
             "density of the shared parameters is an integral over all of them, which the batches' "
@@ -196,6 +194,29 @@ def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, m
     full = model_space(model, names, None)
     kept = {name: None for name in full.transforms if name not in moved}
     return model_space(model, names, kept).fitted_to(layout_of(groups[group], names))
+
+
+def local_space_of(
+    groups: Groups, group: str, transforms: Mapping[str, Any] | None, model: Any
+) -> LocalSpace:
+    """Return the space that local variables were moved in; arguments as of `space_of`."""
+    maps, draws = groups["swiss_local"], groups[group]
+    moved = json.loads(maps.attrs["swiss_transforms"])
+    if not moved:
+        return LocalTransforms({})
+    if maps.attrs["swiss_space"] != "model":
+        return LocalTransforms(bijections.restore(maps.attrs["swiss_transforms"], transforms))
+    if model is None:
+        raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
+    from arviz_swiss.pymc.batch_space import BatchSpace
+
+    axes = {
+        name: list(array.attrs["dims"]).index(array.attrs["dim"]) - len(containers.SAMPLE_DIMS)
+        for name, array in maps.data_vars.items()
+        if name in [variable.name for variable in model.free_RVs]
+    }
+    shared = [name for name in draws.data_vars if name not in maps]
+    return BatchSpace(model, axes, shared, untransformed=[n for n in axes if n not in moved])
 
 
 def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:

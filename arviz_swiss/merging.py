@@ -17,9 +17,10 @@ from arviz_swiss.diagnostics import (
 )
 from arviz_swiss.elements import element_coords
 from arviz_swiss.glance import warn_poor_batches
-from arviz_swiss.joining import join_data
+from arviz_swiss.joining import groups_not_joined, join_data
 from arviz_swiss.kinds import LOOKS_INFLATED, warn_kind
-from arviz_swiss.local import find_local, find_local_space, move_local
+from arviz_swiss.local import find_local, find_local_space
+from arviz_swiss.local_draws import move_local, warn_unordered
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
 from arviz_swiss.powers import (
@@ -31,7 +32,13 @@ from arviz_swiss.powers import (
     resolve_powers,
 )
 from arviz_swiss.repeats import check_distinct
-from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
+from arviz_swiss.spaces import (
+    check_powered_space,
+    coords_of,
+    find_space,
+    free_variables,
+    split_choices,
+)
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
 
 
@@ -118,10 +125,14 @@ def merge(
         The same kind as the input, with groups `posterior` (chains of all batches end to end,
         coordinate `batch` on `chain`), `sample_stats`, `unconstrained_posterior` where transforms
         were used, `swiss_transform` (moments and maps) and `swiss_diagnostics` (merge quality).
-        Variables of one batch alone, such as random effects, are in `local_posterior` if the
-        batches are fractionated: moved by their linear regression on the shared ones, in
-        unconstrained space, with a coordinate `batch`. So are deterministics of them, computed by
-        the `model` where it can.
+        Variables of one batch alone, such as random effects, are in `posterior` too unless the
+        batches are inflated: all groups side by side, in the order of the coords of a `model` of
+        all data, else sorted. Every merged draw has, of each batch, one of its draws, moved by the
+        linear regression on the shared variables in unconstrained space; `swiss_local` holds the
+        regressions, and each group's batch as coordinate `batch_<dim>`. So are deterministics of
+        them, computed by the `model` where it can. `observed_data` and `constant_data` are joined
+        in the same order where rows have labels. The attributes `swiss_left_out` and
+        `swiss_unordered` name what could not be joined, and dimensions of unknown order.
         Newly made draws belong to no batch: they come without `batch` and `sample_stats`.
 
     Raises
@@ -186,8 +197,8 @@ def merge(
         priors = prior_batches(batches, prior) if counted.missing_prior else []
         check_prior_counted(counted, has_prior=bool(priors), batches=batches)
         factors = methods.variance_factors(chosen, counted)
-        moves_local = chosen.makes == "maps" and counted.kind == "fractionated"
-        local = find_local(matched, model) if moves_local else {}
+        # Inflating changes the distribution of local variables given the shared ones.
+        local = find_local(matched, model) if counted.kind != "inflated" else {}
         choices, local_choices = split_choices(transforms, {*matched.local, *local})
         space = find_space(matched, choices, model)
         local_space = find_local_space(matched, local, local_choices, model)
@@ -222,7 +233,15 @@ def merge(
             rng = np.random.default_rng(random_seed)
             combine = partial(chosen.combine, given, rng=rng, **options)
             draws = make_draws(batches, frame, moments, factors, combine)
-        data, left_out = join_data(batches)
+        data, left_out, unordered = join_data(batches, coords_of(model), set(local.values()))
+        left_out += groups_not_joined(batches)
+        beside = None
+        if local:
+            beside = move_local(
+                matched, local, local_space, frame, moments, draws, coords_of(model)
+            )
+            warn_unordered(matched, local, beside)
+            unordered += beside.unordered
         has_stats = draws.owners and group in ("posterior", "unconstrained_posterior")
         stats = packing.join_stats(batches, draws.length) if has_stats else None
         if stats is None and any("sample_stats" in batch.groups for batch in batches):
@@ -230,15 +249,17 @@ def merge(
         said = {"swiss_method": method, "swiss_kind": counted.kind}
         if left_out:
             said["swiss_left_out"] = ", ".join(left_out)
+        if local:
+            said["swiss_local"] = ",".join(name for name in matched.local if name in local)
+        if unordered:
+            said["swiss_unordered"] = ", ".join(dict.fromkeys(unordered))
         if factors is not None:
             said["swiss_rescaled"] = f"from {counted.kind} to {chosen.expects}"
         if dropped:
             said |= {"swiss_dropped": dropped, "swiss_stands_for": describe_rest(counted)}
         groups = packing.pack_draws(draws, frame, batches, stats, said) | data
-        if local:
-            groups["local_posterior"] = move_local(
-                batches, local, local_space, frame, moments, affine, draws
-            )
+        if beside is not None:
+            groups = packing.add_local(groups, group, beside)
         coords = packing.transform_coords(batches, frame)
         elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
         groups["swiss_transform"] = packing.pack_transform(

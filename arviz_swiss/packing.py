@@ -11,6 +11,7 @@ from arviz_swiss import containers
 from arviz_swiss.batches import Batch
 from arviz_swiss.diagnostics import DESCRIPTIONS, MomentDiagnostics
 from arviz_swiss.flatten import dataset_from, parameter_coords
+from arviz_swiss.local_draws import LocalDraws
 from arviz_swiss.maps import AffineMap
 from arviz_swiss.moments import Moments, Pooled
 from arviz_swiss.moving import Draws
@@ -66,6 +67,23 @@ def pack_draws(
     if stats is not None:
         groups["sample_stats"] = stats.assign_coords(coords)
     return groups
+
+
+def add_local(groups: containers.Groups, group: str, local: LocalDraws) -> containers.Groups:
+    """Return the groups with local variables, and `swiss_local` with what undoes their moves."""
+    posterior = groups[group]
+    kept = {dim: index for dim, index in local.posterior.indexes.items() if dim in posterior.dims}
+    lost = [
+        name
+        for name, array in posterior.data_vars.items()
+        if name in local.posterior
+        or any(not kept[dim].equals(array.get_index(dim)) for dim in array.dims if dim in kept)
+    ]
+    posterior = posterior.drop_vars(lost)
+    posterior = posterior.drop_vars([dim for dim in kept if dim not in posterior.dims])
+    posterior = posterior.merge(local.posterior, join="exact", compat="override")
+    posterior.attrs = groups[group].attrs
+    return {**groups, group: posterior, "swiss_local": local.maps}
 
 
 def labelled(space: Space, computed: Arrays) -> dict[str, xr.DataArray]:

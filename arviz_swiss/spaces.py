@@ -165,6 +165,11 @@ def free_variables(model: Any) -> list[str] | None:
     return [variable.name for variable in model.free_RVs]
 
 
+def coords_of(model: Any) -> dict[str, Any]:
+    """Return the labels of a PyMC model's dimensions, by dimension; none without a model."""
+    return {} if model is None else dict(model.coords)
+
+
 def split_choices(
     choices: Mapping[str, Any] | None, local: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,9 +8,11 @@ import xarray as xr
 
 from arviz_swiss import containers
 from arviz_swiss.containers import Groups
-from arviz_swiss.flatten import as_rows, layout_of, sample_arrays
+from arviz_swiss.flatten import as_rows, flatten, layout_of, sample_arrays
+from arviz_swiss.local import LocalSpace
+from arviz_swiss.local_draws import before_the_merge
 from arviz_swiss.maps import AffineMap, embed, invert, move
-from arviz_swiss.merged import free_places, in_merge_space, open_merged, space_of
+from arviz_swiss.merged import free_places, in_merge_space, local_space_of, open_merged, space_of
 
 MERGE_ATTRS = (
     "swiss_method",
@@ -18,6 +20,7 @@ MERGE_ATTRS = (
     "swiss_space",
     "swiss_rescaled",
     "swiss_left_out",
+    "swiss_unordered",
     "swiss_dropped",
     "swiss_stands_for",
 )
@@ -74,9 +77,11 @@ def subposteriors(
     groups, maps, owners = opened.groups, opened.maps, opened.owners
     check_moved(groups, group)
     space = space_of(groups, group, transforms, model)
+    has_local = "swiss_local" in groups
+    local_space = local_space_of(groups, group, transforms, model) if has_local else None
     return {
         label: containers.build(
-            _unmerge(groups, group, maps.isel(batch=position), owners == label, space),
+            _unmerge(groups, group, maps.isel(batch=position), owners == label, space, local_space),
             opened.container,
         )
         for position, label in enumerate(opened.labels)
@@ -94,7 +99,9 @@ def check_moved(groups: Groups, group: str) -> None:
         )
 
 
-def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, space) -> Groups:
+def _unmerge(
+    groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, space, local_space
+) -> Groups:
     """Return the groups of one batch, of which `one` holds the map and `chains` the place."""
     merged = groups[group].isel(chain=chains).drop_vars("batch")
     back = unmoved(groups, group, one, chains)
@@ -103,6 +110,10 @@ def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, sp
     posterior = posterior.assign(
         {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
     )
+    if local_space is not None:
+        local = _local_of(groups, group, one, chains, local_space, back, posterior)
+        dims = [dim for dim in groups["swiss_local"].dims if dim in posterior.dims]
+        posterior = posterior.drop_dims(dims).merge(local, join="exact", compat="override")
     posterior = posterior.assign_coords(chain=np.arange(posterior.sizes["chain"]))
     posterior.attrs = {
         name: value for name, value in merged.attrs.items() if name not in MERGE_ATTRS
@@ -119,6 +130,28 @@ def _unmerge(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, sp
         stats = groups["sample_stats"].isel(chain=chains).drop_vars("batch")
         result["sample_stats"] = stats.assign_coords(chain=posterior["chain"])
     return result
+
+
+def _local_of(
+    groups: Groups,
+    group: str,
+    one: xr.Dataset,
+    chains: np.ndarray,
+    space: LocalSpace,
+    back: xr.Dataset,
+    posterior: xr.Dataset,
+) -> xr.Dataset:
+    """Return a batch's local variables, given its shared ones before the merge."""
+    ends = in_merge_space(groups, group).isel(chain=chains).drop_vars("batch")
+    step = flatten(ends) - flatten(back[list(ends.data_vars)]).values
+    return before_the_merge(
+        groups[group].isel(chain=chains).drop_vars("batch"),
+        groups["swiss_local"],
+        str(one["batch"].values),
+        space,
+        step.sel(parameter=one["parameter"].values.astype(str)).values,
+        {n: posterior[n].values for n in posterior.data_vars if n not in groups["swiss_local"]},
+    )
 
 
 def unmoved(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray) -> xr.Dataset:

@@ -126,7 +126,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {REMOVE_ERROR}")
-    lines.append(refinement(groups))
+    lines += [refinement(groups), _lacking(groups, group)]
     return Report("\n".join(line for line in lines if line), findings)
 
 
@@ -140,6 +140,23 @@ def _certified(groups: Groups) -> str:
         return f"{text[0].upper()}{text[1:]}"
     khat = float(groups["swiss_certificate"]["khat"])
     return f"{verdict.status.capitalize()} (k-hat {khat:.2f}): see the first finding."
+
+
+def _lacking(groups: Groups, group: str) -> str:
+    """Return what of the batches is not in the merged object."""
+    attrs = groups[group].attrs
+    text = ""
+    if left_out := attrs.get("swiss_left_out"):
+        text += (
+            f"Of the batches' other groups it lacks {left_out}: their rows have no labels of their "
+            "own, or they do not hold for the merged draws."
+        )
+    if unordered := attrs.get("swiss_unordered"):
+        text += (
+            f" The order along {unordered} is not known to be that of the full data: "
+            "predictions by position would be wrong."
+        )
+    return text.strip()
 
 
 def _merged_what(groups: Groups, group: str) -> str:

@@ -133,6 +133,16 @@ def test_plots_of_arviz_run(merged, plot):
     plt.close("all")
 
 
+def test_plots_that_need_what_a_merge_drops(merged):
+    """As docs/plots.md says."""
+    with pytest.raises(AttributeError, match="energy"):
+        az.plot_energy(merged)
+    with pytest.raises((TypeError, KeyError), match=r"(?i)energy"):
+        az.bfmi(merged)
+    with pytest.raises(TypeError, match="log likelihood not found"):
+        az.loo(merged)
+
+
 def test_ratios_that_are_equal_or_zero_have_no_tail():
     log_weights, khat = containers.pareto_smoothed(np.full(50, 3.0))
     assert khat == 0

@@ -1,8 +1,10 @@
 """Variables of one batch alone follow the shared ones."""
 
+import arviz as az
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.linalg import block_diag
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning, containers
@@ -39,70 +41,263 @@ def batch_of(draws, labels):
 
 @pytest.fixture
 def problem(exact_draws):
+    """Draws of all batches together have exact moments: those of different batches uncorrelated."""
     model = Hierarchy(0)
-    rng = np.random.default_rng(1)
-    draws = [exact_draws(rng, *model.posterior(means, 1 / BATCHES)) for means in model.means]
-    return model, draws
+    moments = [model.posterior(means, 1 / BATCHES) for means in model.means]
+    mean = np.concatenate([mean for mean, _ in moments])
+    covariance = block_diag(*[covariance for _, covariance in moments])
+    together = exact_draws(np.random.default_rng(1), mean, covariance)
+    return model, np.split(together, BATCHES, axis=-1)
 
 
-def test_exact_for_gaussians(problem):
-    """Moved local draws, with the shared ones, have exactly the full posterior's moments."""
+def labelled(draws):
+    return [batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)]
+
+
+def posterior_of(merged):
+    return containers.read(merged).groups["posterior"]
+
+
+def owners_of(merged):
+    return containers.read(merged).groups["swiss_local"]["batch_school"]
+
+
+def flat(posterior):
+    return az_swiss.flatten(posterior[["mu", "z"]]).values.reshape(-1, 1 + BATCHES * GROUPS)
+
+
+@pytest.mark.parametrize("method", ["swiss", "recentre", "consensus", "location_scatter"])
+def test_exact_for_gaussians(problem, method):
+    """Shared and local variables of all batches have the full posterior's moments, jointly."""
     model, draws = problem
-    batches = [
-        batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)
-    ]
-    groups = containers.read(az_swiss.merge(batches, kind="fractionated")).groups
-    local = groups["local_posterior"]["z"]
+    posterior = posterior_of(az_swiss.merge(labelled(draws), kind="fractionated", method=method))
     mean, covariance = model.posterior(model.means.ravel(), 1.0)
-    np.testing.assert_allclose(groups["posterior"]["mu"].mean(), mean[0], atol=1e-10)
-    np.testing.assert_allclose(local.mean(("chain", "draw")), mean[1:], atol=1e-8)
-    for b in range(BATCHES):
-        own = groups["posterior"]["mu"].values[2 * b : 2 * b + 2]
-        here = local.isel(school=local["batch"].values == f"b{b}").values
-        joint = np.concatenate([own[..., None], here], axis=-1).reshape(-1, GROUPS + 1)
-        places = np.r_[0, 1 + GROUPS * b : 1 + GROUPS * (b + 1)]
-        expected = covariance[np.ix_(places, places)]
-        np.testing.assert_allclose(np.cov(joint.T), expected, atol=1e-8)
+    rows = flat(posterior)
+    np.testing.assert_allclose(rows.mean(axis=0), mean, atol=1e-8)
+    ddof = posterior.sizes["chain"] // 2  # every batch has exact moments on its own
+    np.testing.assert_allclose(np.cov(rows.T, ddof=ddof), covariance, atol=1e-8)
+
+
+def test_a_batchs_own_pairs_stay_together(problem):
+    """In its own chains a batch's residuals are those of its own draws; noise is not doubled."""
+    _, draws = problem
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    posterior, owners = posterior_of(merged), owners_of(merged)
+    for b, values in enumerate(draws):
+        own = posterior.isel(chain=slice(2 * b, 2 * b + 2))
+        here = own["z"].sel(school=owners == f"b{b}").values
+        shared, local = values[..., 0].ravel(), values[..., 1:].reshape(-1, GROUPS)
+        slope = np.array([np.polyfit(shared, column, 1)[0] for column in local.T])
+        expected = values[..., 1:] + slope * (own["mu"].values - values[..., 0])[..., None]
+        np.testing.assert_allclose(here, expected, atol=1e-10)
+
+
+def test_chains_of_a_batch_are_counted_round(problem):
+    """Batches of two, one and two chains: every merged chain has all groups."""
+    _, draws = problem
+    batches = labelled(draws)
+    batches[1] = batches[1].isel(chain=[0])
+    merged = az_swiss.merge(batches, kind="fractionated")
+    posterior = posterior_of(merged)
+    assert posterior["z"].sizes == {"chain": 5, "draw": 200, "school": 12}
+    z = posterior["z"].sel(school=owners_of(merged) == "b1").values
+    mu = posterior["mu"].values
+    slope = np.linalg.lstsq(
+        draws[1][0, :, :1] - draws[1][0, :, :1].mean(), draws[1][0, :, 1:], rcond=None
+    )[0][0]
+    rests = z - mu[..., None] * slope
+    for chain in range(5):
+        np.testing.assert_allclose(rests[chain], rests[2], atol=1e-10)
 
 
 def test_labels_and_batches_are_told(problem):
     _, draws = problem
-    batches = [
-        batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)
-    ]
-    local = containers.read(az_swiss.merge(batches, kind="fractionated")).groups["local_posterior"]
-    assert local["school"].values.tolist()[:5] == ["s00", "s01", "s02", "s03", "s10"]
-    assert local["batch"].values.tolist() == ["b0"] * 4 + ["b1"] * 4 + ["b2"] * 4
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    posterior = posterior_of(merged)
+    assert posterior["school"].values.tolist()[:5] == ["s00", "s01", "s02", "s03", "s10"]
+    assert owners_of(merged).values.tolist() == ["b0"] * 4 + ["b1"] * 4 + ["b2"] * 4
+    assert posterior["batch"].values.tolist() == ["b0"] * 2 + ["b1"] * 2 + ["b2"] * 2
+    assert posterior.attrs["swiss_local"] == "z"
+    assert "swiss_unordered" not in posterior.attrs
+
+
+def test_elements_are_put_into_the_order_of_their_labels(problem):
+    """The data's groups 0 to 11 were dealt out to batches at random."""
+    _, draws = problem
+    dealt = np.sort(np.random.default_rng(0).permutation(12).reshape(BATCHES, GROUPS), axis=1)
+    batches = [batch_of(values, labels) for values, labels in zip(draws, dealt, strict=True)]
+    merged = az_swiss.merge(batches, kind="fractionated")
+    posterior = posterior_of(merged)
+    assert posterior["school"].values.tolist() == list(range(12))
+    in_turn = posterior_of(az_swiss.merge(labelled(draws), kind="fractionated"))["z"]
+    np.testing.assert_array_equal(posterior["z"].sel(school=dealt.ravel()), in_turn)
+    assert owners_of(merged).sel(school=dealt[1]).values.tolist() == ["b1"] * 4
+
+
+def test_an_unknown_order_is_said(problem):
+    _, draws = problem
+    batches = [batch_of(v, [f"s{b}{g}" for g in (2, 0, 1, 3)]) for b, v in enumerate(draws)]
+    with pytest.warns(MergeWarning, match=r"order .* along school .* Pass the model of all data"):
+        posterior = posterior_of(az_swiss.merge(batches, kind="fractionated"))
+    assert posterior.attrs["swiss_unordered"] == "school"
 
 
 def test_repeated_labels_get_the_batchs_label(problem):
     """Default labels 0, 1, ... look shared; the sampling's attribute says that they are not."""
     _, draws = problem
     batches = [batch_of(values, None).assign_attrs(swiss_local="z") for values in draws]
-    local = containers.read(az_swiss.merge(batches, kind="fractionated")).groups["local_posterior"]
-    assert local["school"].values.tolist()[3:6] == ["b0:3", "b1:0", "b1:1"]
-    assert local.sizes["school"] == 12
+    with pytest.warns(MergeWarning, match="along school repeat between batches: give the model"):
+        merged = az_swiss.merge(batches, kind="fractionated")
+    posterior = posterior_of(merged)
+    assert posterior["school"].values.tolist()[3:6] == ["b0:3", "b1:0", "b1:1"]
+    assert posterior.sizes["school"] == 12
+    assert posterior.attrs["swiss_unordered"] == "school"
+    back = az_swiss.subposteriors(merged)
+    assert posterior_of(back["b1"])["school"].values.tolist() == [0, 1, 2, 3]
+
+
+def test_plain_batches_too(problem, exact_draws):
+    """Local variables given shared ones do not know the prior's power."""
+    model, _ = problem
+    rng = np.random.default_rng(2)
+    moments = [model.posterior(means, 1.0) for means in model.means]
+    together = exact_draws(
+        rng, np.concatenate([m for m, _ in moments]), block_diag(*[c for _, c in moments])
+    )
+    prior = {"mu": exact_draws(rng, [0.0], [[4.0]])[..., 0]}
+    batches = labelled(np.split(together, BATCHES, axis=-1))
+    posterior = posterior_of(az_swiss.merge(batches, kind="full_prior", prior=prior))
+    mean, covariance = model.posterior(model.means.ravel(), 1.0)
+    np.testing.assert_allclose(flat(posterior).mean(axis=0), mean, atol=1e-8)
+    np.testing.assert_allclose(np.cov(flat(posterior).T, ddof=3), covariance, atol=1e-8)
 
 
 def test_inflated_local_variables_are_left_out(problem):
     _, draws = problem
-    batches = [
-        batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)
-    ]
-    with pytest.warns(MergeWarning, match="left out of the merge: z"):
+    batches = labelled(draws)
+    with pytest.warns(MergeWarning, match="left out of the merge: z .*draws them from the prior"):
         merged = az_swiss.merge(batches, kind="inflated")
-    assert "local_posterior" not in containers.read(merged).groups
+    assert "z" not in posterior_of(merged)
+    assert "swiss_local" not in containers.read(merged).groups
 
 
 def test_saved_and_read_back(problem, tmp_path):
     _, draws = problem
-    batches = [
-        batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)
-    ]
+    batches = labelled(draws)
     merged = az_swiss.merge(batches, kind="fractionated")
     merged.to_netcdf(tmp_path / "merged.nc")
-    saved = containers.read(tmp_path / "merged.nc").groups["local_posterior"]
-    xr.testing.assert_equal(saved.load(), containers.read(merged).groups["local_posterior"])
+    saved = containers.read(tmp_path / "merged.nc").groups
+    for group in ("posterior", "swiss_local"):
+        xr.testing.assert_equal(saved[group].load(), containers.read(merged).groups[group])
+    back = az_swiss.subposteriors(tmp_path / "merged.nc")
+    for b, batch in enumerate(batches):
+        xr.testing.assert_allclose(posterior_of(back[f"b{b}"])[["mu", "z"]], batch)
+
+
+@pytest.mark.parametrize("transform", [None, "log"])
+def test_undo_gives_each_batch_its_own_local_draws(problem, transform):
+    """Also of unequal lengths, shuffled labels, and after elements were put into another order."""
+    _, draws = problem
+    rng = np.random.default_rng(0)
+    batches = [
+        batch_of(values, rng.permutation(np.arange(4) + 4 * b)) for b, values in enumerate(draws)
+    ]
+    if transform:
+        batches = [batch.assign(z=np.exp(batch["z"])) for batch in batches]
+    batches[0] = batches[0].isel(draw=slice(150))
+    with pytest.warns(MergeWarning) as caught:
+        merged = az_swiss.merge(batches, kind="fractionated", transforms={"z": transform})
+    assert len(caught) == 2  # lengths, and the order of labels
+    groups = containers.read(merged).groups
+    order = rng.permutation(12)
+    groups["posterior"] = groups["posterior"].sel(school=order)
+    shuffled = containers.build(groups, containers.native_kind())
+    for label, back in az_swiss.subposteriors(shuffled).items():
+        own = batches[int(label[1])].isel(draw=slice(150))
+        found = posterior_of(back)
+        assert set(found.coords) == {"chain", "draw", "school"}
+        xr.testing.assert_allclose(found[["mu", "z"]], own, rtol=1e-10)
+    groups["posterior"] = groups["posterior"].sel(school=order[:5])
+    with pytest.raises(ValueError, match=r"has no element .* along school, which batch"):
+        az_swiss.subposteriors(containers.build(groups, containers.native_kind()))
+
+
+def test_units_of_parameters_do_not_matter(problem):
+    _, draws = problem
+    rng = np.random.default_rng(0)
+    batches = []
+    for batch in labelled(draws):
+        other = rng.standard_normal((2, 200)) + batch["z"][..., 0].drop_vars("school")
+        batches.append(batch.assign(other=other))
+    plain = posterior_of(az_swiss.merge(batches, kind="fractionated"))
+    scaled = [b.assign(mu=1e-9 * b["mu"], other=1e9 * b["other"]) for b in batches]
+    found = posterior_of(az_swiss.merge(scaled, kind="fractionated"))
+    np.testing.assert_allclose(found["z"], plain["z"], rtol=0, atol=1e-9)
+
+
+def test_dates_as_labels(problem):
+    _, draws = problem
+    days = np.datetime64("2024-01-01", "ns") + np.arange(12) * np.timedelta64(1, "D")
+    batches = [batch_of(v, days[k::BATCHES]) for k, v in enumerate(draws)]
+    merged = az_swiss.merge(batches, kind="fractionated")
+    np.testing.assert_array_equal(posterior_of(merged)["school"], days)
+    back = posterior_of(az_swiss.subposteriors(merged)["b1"])
+    xr.testing.assert_allclose(back[["mu", "z"]], batches[1])
+
+
+def test_undone_batches_can_be_merged_again(problem):
+    _, draws = problem
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    again = az_swiss.merge(az_swiss.subposteriors(merged))
+    xr.testing.assert_allclose(posterior_of(again), posterior_of(merged))
+
+
+def test_arviz_takes_local_variables_as_any(problem):
+    _, draws = problem
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    assert "z[s21]" in az.summary(merged).index
+    table = az_swiss.summary(merged, kind="variables")
+    assert "z[s21]" in table.index and np.isnan(table.loc["z[s21]", "q"])
+    assert "1 parameter" in str(az_swiss.report(merged))
+    assert az.extract(merged)["z"].sizes == {"school": 12, "sample": 1200}
+
+
+@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning:arviz")
+@pytest.mark.parametrize("plot", ["plot_forest", "plot_pair", "plot_rank", "plot_trace"])
+def test_arviz_plots_local_variables_as_any(problem, plot):
+    import matplotlib.pyplot as plt
+
+    _, draws = problem
+    merged = az_swiss.merge(
+        [batch.isel(school=[0]) for batch in labelled(draws)], powers=1.0, kind="fractionated"
+    )
+    getattr(az, plot)(merged)
+    plt.close("all")
+
+
+def test_effective_sizes_of_local_variables_count_each_draw_in_every_batch(problem):
+    """As docs/limits.md says: the batches' own draws tell how many there are."""
+    _, draws = problem
+    merged = az_swiss.merge(labelled(draws), kind="fractionated")
+    own = az.ess(az_swiss.subposteriors(merged)["b1"])["z"].mean()
+    together = az.ess(merged)["z"].sel(school=["s10", "s11", "s12", "s13"]).mean()
+    assert 0.5 * BATCHES < float(together / own) < 1.2 * BATCHES
+
+
+def test_what_cannot_be_put_side_by_side_is_left_out(problem):
+    """A local variable without dims, and one with two that differ."""
+    _, draws = problem
+    batches = []
+    for b, batch in enumerate(labelled(draws)):
+        square = batch["z"] * xr.DataArray(np.ones(2), {"year": [2 * b, 2 * b + 1]})
+        batches.append(
+            batch.assign(alone=batch["z"][..., 0].drop_vars("school"), square=square).assign_attrs(
+                swiss_local="z,alone,square"
+            )
+        )
+    with pytest.warns(MergeWarning, match=r"left out of the merge: alone, square \(batch-local"):
+        merged = az_swiss.merge(batches, kind="fractionated")
+    assert set(posterior_of(merged).data_vars) == {"mu", "z"}
 
 
 def test_exact_for_gaussians_in_unconstrained_space(problem):
@@ -117,18 +312,14 @@ def test_exact_for_gaussians_in_unconstrained_space(problem):
     found = containers.read(
         az_swiss.merge(logged, kind="fractionated", transforms={"z": "log"})
     ).groups
-    assert found["local_posterior"].sizes["school"] == 6
-    xr.testing.assert_allclose(found["posterior"], expected["posterior"])
-    np.testing.assert_allclose(
-        np.log(found["local_posterior"]["z"]), expected["local_posterior"]["z"], atol=1e-10
-    )
+    assert found["posterior"].sizes["school"] == 6
+    logs = found["posterior"].assign(z=np.log(found["posterior"]["z"]))
+    xr.testing.assert_allclose(logs, expected["posterior"])
 
 
 def test_local_draws_outside_the_support_of_their_transform(problem):
     _, draws = problem
-    batches = [
-        batch_of(values, [f"s{b}{g}" for g in range(GROUPS)]) for b, values in enumerate(draws)
-    ]
+    batches = labelled(draws)
     with pytest.raises(ValueError, match=r'variable z: .* outside the support of transform "log"'):
         az_swiss.merge(batches, kind="fractionated", transforms={"z": "log"})
     with pytest.raises(ValueError, match="transforms name w, but the merged variables are mu"):
@@ -152,10 +343,8 @@ def test_deterministics_of_local_variables_are_local(problem):
         MergeWarning, match=r"left out of the merge: odd, mean \(deterministic: pass"
     ):
         merged = az_swiss.merge(batches, kind="fractionated")
-    groups = containers.read(merged).groups
-    local = groups["local_posterior"]
-    assert set(local.data_vars) == {"z", "u"}
-    for b in range(BATCHES):
-        here = local.isel(school=local["batch"].values == f"b{b}")
-        mu = groups["posterior"]["mu"].values[2 * b : 2 * b + 2, :, None]
-        np.testing.assert_allclose(here["u"], 3 * mu + 2 * here["z"].values, atol=1e-10)
+    posterior = posterior_of(merged)
+    assert set(posterior.data_vars) == {"mu", "z", "u"}
+    assert posterior.attrs["swiss_local"] == "z"
+    expected = 3 * posterior["mu"] + 2 * posterior["z"]
+    xr.testing.assert_allclose(posterior["u"], expected.transpose("chain", "draw", "school"))

@@ -258,12 +258,12 @@ def test_data_of_the_batches_are_copied(to_container):
     rng = np.random.default_rng(0)
     y = np.ones(5)
     batches = [
-        to_container({"x": rng.normal(size=(2, 100))}, observed_data={"y": y.copy()})
+        to_container({"x": rng.normal(size=(2, 100))}, constant_data={"y": y.copy()})
         for _ in range(2)
     ]
     merged = az_swiss.merge(batches, kind="inflated")
-    groups_of(merged)["observed_data"]["y"].values[:] = -1
-    assert (groups_of(batches[0])["observed_data"]["y"].values == 1).all()
+    groups_of(merged)["constant_data"]["y"].values[:] = -1
+    assert (groups_of(batches[0])["constant_data"]["y"].values == 1).all()
 
 
 def test_lazy_objects_are_not_loaded(tmp_path):
@@ -562,7 +562,7 @@ def test_output_groups(to_container, random_batches):
     assert groups["observed_data"]["row"].values.tolist() == list(range(12))
     assert "constant_data" not in groups
     posterior = groups["posterior"]
-    assert posterior.attrs["swiss_left_out"] == "constant_data/x"
+    assert posterior.attrs["swiss_left_out"] == "constant_data/x, log_likelihood"
     assert posterior["term"].values.tolist() == ["a", "b", "c"]
     assert posterior["beta"].attrs == {"unit": "m"}
     assert "batch" not in posterior.indexes
@@ -602,7 +602,7 @@ def test_batch_local_variables_are_left_out_and_named(random_batches):
         posterior = labelled(batch["theta"], ["a", "b", "c"])
         local = ("chain", "draw", "school"), batch["theta"][..., :2]
         batches.append(posterior.assign(z=local).assign_coords(school=[f"s{k}", f"t{k}"]))
-    with pytest.warns(MergeWarning, match=r"left out of the merge: z \(coordinates differ"):
+    with pytest.warns(MergeWarning, match=r"left out of the merge: z \(batch-local"):
         merged = az_swiss.merge(batches, kind="inflated")
     assert list(group(merged).data_vars) == ["beta", "mu"]
 

@@ -4,6 +4,7 @@ A batch has its own number of groups, so the graphs of the model are rebuilt for
 length.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.traversal import ancestors
 
 from arviz_swiss.pymc.graphs import Arrays, Vectorized, evaluate, names_among, vectorize
-from arviz_swiss.pymc.space import wrapped
+from arviz_swiss.pymc.space import name_of, wrapped
 from arviz_swiss.pymc.usage import arrays_of
 
 __all__ = ["BatchSpace", "depending"]
@@ -60,6 +61,8 @@ class BatchSpace:
     {'spread': array([[[0., 0., 0.]]])}
     """
 
+    name = "model"
+
     def __init__(
         self,
         model: pm.Model,
@@ -87,6 +90,15 @@ class BatchSpace:
         }
         self._forward = {name: self._transform(name, "forward") for name in self.transforms}
         self._backward = {name: self._transform(name, "backward") for name in self.transforms}
+
+    def describe(self) -> str:
+        """Return the transforms' names as text.
+
+        Returns
+        -------
+        str
+        """
+        return json.dumps({name: name_of(tr) for name, tr in self.transforms.items()})
 
     def forward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Move one batch's local variables that have a transform to the real line.

@@ -338,7 +338,7 @@ class ModelSpace:
 
     def describe(self) -> str:
         """Return the transforms' names as text."""
-        return json.dumps({name: _name_of(tr) for name, tr in self.transforms.items()})
+        return json.dumps({name: name_of(tr) for name, tr in self.transforms.items()})
 
     @cached_property
     def _forward(self) -> Vectorized:
@@ -452,14 +452,24 @@ def _unconstrained_dims(
     """Rename the dimensions whose length the transform changes."""
     if len(shape) == len(unconstrained):
         return tuple(
-            dim if before == after else f"{dim}_{_name_of(transform)}"
+            dim if before == after else f"{dim}_{name_of(transform)}"
             for dim, before, after in zip(dims, shape, unconstrained, strict=True)
         )
     kept = len(unconstrained) - 1
-    return (*dims[:kept], f"{dims[-1]}_{_name_of(transform)}")
+    return (*dims[:kept], f"{dims[-1]}_{name_of(transform)}")
 
 
-def _name_of(transform: Any) -> str:
+def name_of(transform: Any) -> str:
+    """Return the name of a transform, for people.
+
+    Parameters
+    ----------
+    transform : pymc Transform
+
+    Returns
+    -------
+    str
+    """
     return getattr(transform, "name", type(transform).__name__.lower())
 
 

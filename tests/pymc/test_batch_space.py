@@ -88,23 +88,19 @@ def merged(request):
         warnings.simplefilter("always")
         found = az_swiss.merge(batches, model=build(GROUPS[1], request.param))
     said = [str(one.message) for one in caught if one.category is MergeWarning]
-    return containers.read(found).groups, said, request.param
+    return containers.read(found).groups, said, request.param, (found, batches)
 
 
 def of_batches(merged):
-    """Yield the shared and the local draws of each batch as arrays."""
-    groups = merged[0]
-    owner = {dim: "batch" for dim in ("group", "z_dim_0")}
+    """Yield the shared and the local draws of each batch, in all chains, as arrays."""
+    posterior = merged[0]["posterior"]
+    shared = {name: posterior[name].values[:, :, None] for name in ("mu", "tau")}
     for b in range(len(GROUPS)):
-        shared = {
-            name: groups["posterior"][name].values[2 * b : 2 * b + 2, :, None]
-            for name in ("mu", "tau")
-        }
         local = {}
-        for name, values in groups["local_posterior"].data_vars.items():
+        for name, values in posterior.drop_vars(["mu", "tau"]).data_vars.items():
             dim = values.dims[2]
-            label = owner.get(dim, f"batch_{dim}")
-            local[name] = values.isel({dim: values[label].values == f"b{b}"}).values
+            owners = merged[0]["swiss_local"][f"batch_{dim}"]
+            local[name] = values.sel({dim: owners[owners == f"b{b}"][dim].values}).values
         yield shared, local
 
 
@@ -129,10 +125,31 @@ def test_local_deterministics_follow_from_their_parents(merged):
 
 
 def test_what_is_left_out_is_said_truly(merged):
-    _, said, _ = merged
+    said, is_labelled = merged[1:3]
     (left,) = [text for text in said if text.startswith("left out")]
     assert "fit, mean (deterministic, and in the model no function of the merged variables" in left
     assert "pass model=" not in left
+    assert any("repeat between batches" in text for text in said) == (not is_labelled)
+
+
+def test_undo_through_a_model(merged):
+    """Each batch gets its own draws back, deterministics aside."""
+    found, batches = merged[3]
+    model = build(GROUPS[1], merged[2])
+    for back, batch in zip(
+        az_swiss.subposteriors(found, model=model).values(), batches, strict=True
+    ):
+        posterior = containers.read(back).groups["posterior"]
+        for name in RANDOM:
+            if name in batch:
+                values = batch[name].values
+                if name == "angle":
+                    difference = np.angle(np.exp(1j * (posterior[name].values - values)))
+                    np.testing.assert_allclose(difference, 0, atol=1e-8)
+                else:
+                    np.testing.assert_allclose(posterior[name], values, rtol=1e-6, atol=1e-8)
+    with pytest.raises(ValueError, match="pass that model as model="):
+        az_swiss.subposteriors(found)
 
 
 def test_a_transform_that_holds_the_batchs_data():
