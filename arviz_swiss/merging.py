@@ -19,6 +19,7 @@ from arviz_swiss.joining import join_data
 from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
+from arviz_swiss.origin import check_one_run
 from arviz_swiss.powers import Powers, check_prior_counted, describe_rest, keep, resolve_powers
 from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
@@ -166,6 +167,7 @@ def merge(
         dropped = [batch.label for batch in batches if batch.position not in kept]
         counted = keep(resolve_powers(batches, kind, powers), kept)
         remaining = [batches[position] for position in kept]
+        check_one_run(remaining)
         matched = match(remaining, var_names, filter_vars, free_variables(model))
         batches = matched.batches
         priors = prior_batches(batches, prior) if counted.missing_prior else []

@@ -127,7 +127,7 @@ def test_settings_round_trip(tmp_path):
     folder = tmp_path / "a" / "b"
     assert store.read_settings(folder) is None
     settings = {"batches": 3, "kind": "inflated", "groups": None, "random_seed": 2**63}
-    store.write_settings(folder, settings)
+    store.create_settings(folder, settings)
     assert store.read_settings(folder) == settings
     assert json.loads((folder / "settings.json").read_text()) == settings
 
@@ -136,7 +136,7 @@ def test_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     assert store.read_settings(tmp_path / "file" / "folder") is None
     with pytest.raises(OSError, match=r"folder .*file.folder cannot be written to: Not a dir"):
-        store.write_settings(tmp_path / "file" / "folder", {})
+        store.create_settings(tmp_path / "file" / "folder", {})
 
 
 def test_folder_with_batches_but_without_settings(tmp_path):

@@ -1,7 +1,7 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,11 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
-from arviz_swiss import store
-from arviz_swiss.executors import Portable, run
-from arviz_swiss.functions import differing, identify
-from arviz_swiss.partition import partition, row_count, take
+from arviz_swiss import executors, store
+from arviz_swiss.partition import row_count, take
 from arviz_swiss.progress import progress
 from arviz_swiss.pymc.checking import check_models
+from arviz_swiss.pymc.runs import finished_batches, plan_run
 from arviz_swiss.pymc.worker import (
     KINDS,
     Task,
@@ -24,9 +23,6 @@ from arviz_swiss.pymc.worker import (
 )
 
 __all__ = ["BatchError", "sample_batches"]
-
-# Begins the names of settings that say what the user's function is.
-BUILD = "build "
 
 
 class BatchError(RuntimeError):
@@ -202,40 +198,32 @@ def sample_batches(
     _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
     check_sample_kwargs(sample_kwargs)
     folder = None if folder is None else Path(folder)
-    recorded = None if folder is None else store.read_settings(folder)
-    seed = _seed(random_seed, recorded)
-    batch_seeds = np.random.SeedSequence(seed).spawn(_count(batches))
-    indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=seed)
-    labels = [f"b{position}" for position in range(batches)]
-    idatas: dict[str, Any] = {}
-    if folder is not None:
-        settings = {
-            "batches": int(batches),
-            "kind": kind,
-            "untransformed": ", ".join(untransformed) or None,
-            "draws": int(draws),
-            "tune": int(tune),
-            "chains": int(chains),
-            "nuts_sampler": nuts_sampler or default_sampler(),
-            "sample_kwargs": _text(sample_kwargs),
-            "random_seed": seed,
-            "data": store.fingerprint(data),
-            "groups": None if groups is None else store.fingerprint(groups),
-            "stratify": None if stratify is None else store.fingerprint(stratify),
-            "partition": store.fingerprint(np.concatenate([[len(i), *i] for i in indices])),
-            **{f"{BUILD}{name}": value for name, value in identify(build).items()},
-        }
-        idatas = _resume(folder, recorded, settings, labels)
-    pending = [label for label in labels if label not in idatas]
-    if not pending:
-        return [idatas[label] for label in labels]
-
-    first, local = check_models(build, data, indices, kind, untransformed, groups is not None)
-    if folder is not None and recorded is None:
-        store.write_settings(folder, settings)
+    random_seed = None if random_seed is None else _integer_seed(random_seed)
+    sampling = {
+        "kind": kind,
+        "untransformed": ", ".join(untransformed) or None,
+        "draws": int(draws),
+        "tune": int(tune),
+        "chains": int(chains),
+        "nuts_sampler": nuts_sampler or default_sampler(),
+        "sample_kwargs": _text(sample_kwargs),
+    }
+    division = {"batches": batches, "groups": groups, "stratify": stratify}
+    begun = False
+    while not begun:
+        run = plan_run(build, data, division, sampling, random_seed, folder)
+        idatas = finished_batches(folder, run)
+        if len(idatas) == len(run.indices):
+            return list(idatas.values())
+        first, local = check_models(
+            build, data, list(run.indices.values()), kind, untransformed, groups is not None
+        )
+        # another process may begin the folder while models are checked: then its settings hold
+        begun = folder is None or run.recorded or store.create_settings(folder, run.settings)
+    seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
     tasks = {}
-    for label, index, batch_seed in zip(labels, indices, batch_seeds, strict=True):
-        if label in pending:
+    for (label, index), batch_seed in zip(run.indices.items(), seeds, strict=True):
+        if label not in idatas:
             task = Task(
                 label=label,
                 build=build,
@@ -251,14 +239,14 @@ def sample_batches(
                 chains=chains,
                 nuts_sampler=nuts_sampler,
                 seeds=_integers(batch_seed, 2),
-                random_seed=seed,
+                attrs=run.attrs,
                 sample_kwargs=sample_kwargs,
             )
-            tasks[label] = Portable(task, by_value=build)
-    failed = _sample(tasks, executor, folder, idatas, len(labels), progressbar)
-    idatas = {label: idatas[label] for label in labels if label in idatas}
+            tasks[label] = executors.Portable(task, by_value=build)
+    failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
+    idatas = {label: idatas[label] for label in run.indices if label in idatas}
     if failed:
-        raise BatchError({k: failed[k] for k in labels if k in failed}, idatas, folder)
+        raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
     return list(idatas.values())
 
 
@@ -270,7 +258,7 @@ def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, Ba
         threadpool_limits(1),
         progress(total, "Sampling", progressbar, done=len(idatas)) as advance,
     ):
-        for label, outcome in run(sample_task, tasks, executor):
+        for label, outcome in executors.run(sample_task, tasks, executor):
             if outcome.error is not None:
                 failed[label] = outcome.error
             else:
@@ -284,28 +272,6 @@ def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, Ba
                         failed[label] = error
             advance()
     return failed
-
-
-def _resume(folder, recorded, settings, labels) -> dict[str, Any]:
-    """Return the finished batches of a folder that was made with the same settings."""
-    if recorded is None:
-        return {}
-    (recorded, built), (settings, build) = (_split(recorded), _split(settings))
-    store.require_same(recorded, settings, folder)
-    if names := differing(built, build):
-        raise ValueError(
-            f"build is not the function that folder {folder} was begun with: {', '.join(names)} "
-            "differ. Batches of two models cannot be merged. Pass another folder to begin anew, or "
-            "the function as it was to resume."
-        )
-    found = {label: store.read_batch(folder, label) for label in labels}
-    return {label: idata for label, idata in found.items() if idata is not None}
-
-
-def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings, and apart from them those that say what `build` is."""
-    build = {k.removeprefix(BUILD): v for k, v in settings.items() if k.startswith(BUILD)}
-    return {k: v for k, v in settings.items() if not k.startswith(BUILD)}, build
 
 
 def _check_arguments(build, kind, untransformed, **counts) -> None:
@@ -328,15 +294,7 @@ def _check_arguments(build, kind, untransformed, **counts) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
-def _count(batches: Any) -> int:
-    return batches if isinstance(batches, numbers.Integral) and batches > 0 else 0
-
-
-def _seed(random_seed, recorded) -> int:
-    if random_seed is None and recorded is not None:
-        return recorded["random_seed"]
-    if random_seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+def _integer_seed(random_seed: Any) -> int:
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
     if not isinstance(random_seed, numbers.Integral) or random_seed < 0:

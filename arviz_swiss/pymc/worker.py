@@ -14,6 +14,7 @@ import pymc as pm
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+import arviz_swiss
 from arviz_swiss import containers
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
@@ -76,7 +77,7 @@ class Task(NamedTuple):
     chains: int
     nuts_sampler: str | None
     seeds: tuple[int, int]
-    random_seed: int
+    attrs: dict[str, str]
     sample_kwargs: dict[str, Any]
 
 
@@ -338,8 +339,9 @@ def _tidy_posterior(
         "swiss_kind": task.kind,
         "swiss_power": task.total / task.rows if task.kind == "inflated" else 1.0,
         "swiss_prior_power": task.rows / task.total if task.kind == "fractionated" else 1.0,
-        # as text: files and xarray's attributes may cut integers of 64 bits
-        "swiss_random_seed": str(task.random_seed),
+        "swiss_version": arviz_swiss.__version__,
+        "swiss_pymc_version": pm.__version__,
+        **task.attrs,
         "sampled_variables": free if len(free) > 1 else free[0],
     }
     if task.kind == "fractionated":
