@@ -14,13 +14,8 @@ from arviz_swiss.partition import row_count, take
 from arviz_swiss.progress import progress
 from arviz_swiss.pymc.checking import check_models
 from arviz_swiss.pymc.runs import finished_batches, plan_run
-from arviz_swiss.pymc.worker import (
-    KINDS,
-    Task,
-    check_sample_kwargs,
-    default_sampler,
-    sample_task,
-)
+from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
+from arviz_swiss.pymc.worker import KINDS, Task, sample_task
 
 __all__ = ["BatchError", "sample_batches"]
 
@@ -196,7 +191,7 @@ def sample_batches(
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
     _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
-    check_sample_kwargs(sample_kwargs)
+    check_sample_kwargs(sample_kwargs, nuts_sampler)
     folder = None if folder is None else Path(folder)
     random_seed = None if random_seed is None else _integer_seed(random_seed)
     sampling = {

@@ -1,12 +1,10 @@
 """Sample one batch: what runs in a worker of `sample_batches`."""
 
-import inspect
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +17,12 @@ from arviz_swiss import containers
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
     compile_once,
-    compiles_with_numba,
     without_advice_on_blas,
     without_cache,
 )
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.observed import observed_rows
+from arviz_swiss.pymc.sampler_arguments import default_sampler, nutpie_options
 from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
 from arviz_swiss.warnings import MergeWarning
 
@@ -32,29 +30,15 @@ __all__ = [
     "KINDS",
     "Task",
     "build_model",
-    "check_sample_kwargs",
-    "default_sampler",
     "sample_task",
     "temper",
 ]
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
-_RESERVED = {
-    "model": "the models come from build",
-    "step": "every batch is sampled with NUTS",
-    "cores": "chains of a batch run one after the other, and batches in parallel",
-    "mp_ctx": "use executor=",
-    "blas_cores": "every batch uses one",
-    "quiet": "use progressbar=",
-    "trace": "use folder=",
-    "return_inferencedata": "the batches are always InferenceData or DataTree",
-    "discard_tuned_samples": "tuning draws cannot be merged",
-}
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
-_NUTPIE_SETTLED = {"draws", "tune", "chains", "cores", "seed", "save_warmup", "progress_bar"}
 
 # PyTensor's compilation and configuration are not safe to use from several threads at once.
 _lock = threading.RLock()
@@ -79,55 +63,6 @@ class Task(NamedTuple):
     seeds: tuple[int, int]
     attrs: dict[str, str]
     sample_kwargs: dict[str, Any]
-
-
-def check_sample_kwargs(sample_kwargs: dict[str, Any]) -> None:
-    """Refuse arguments of ``pymc.sample`` that are settled here.
-
-    Parameters
-    ----------
-    sample_kwargs : dict
-
-    Raises
-    ------
-    TypeError
-        If one of them is.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.worker import check_sample_kwargs
-    >>> check_sample_kwargs({"cores": 4})
-    Traceback (most recent call last):
-    ...
-    TypeError: sample_batches does not take cores=: chains of a batch run one after the other, ...
-    """
-    for name in sample_kwargs:
-        if name in _RESERVED:
-            raise TypeError(f"sample_batches does not take {name}=: {_RESERVED[name]}.")
-    settled = [name for name in _nutpie_options(sample_kwargs) if name in _NUTPIE_SETTLED]
-    if settled:
-        raise TypeError(
-            f"sample_batches does not take {', '.join(settled)} among the sampler's own arguments: "
-            "sample_batches sets them."
-        )
-    if (sample_kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
-        raise TypeError(
-            "sample_batches does not take idata_kwargs with log_likelihood: merging moves the "
-            "draws. Use pymc.compute_log_likelihood on the merged posterior."
-        )
-
-
-def default_sampler() -> str:
-    """Return what ``pymc.sample`` uses by default: nutpie where there is one, from PyMC 6 on.
-
-    Returns
-    -------
-    str
-    """
-    default = inspect.signature(pm.sample).parameters["nuts_sampler"].default
-    if default is not None:
-        return default
-    return "nutpie" if compiles_with_numba() and find_spec("nutpie") else "pymc"
 
 
 def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
@@ -244,19 +179,7 @@ def _samples_compiled(task: Task) -> bool:
         return False
     if not set(task.sample_kwargs) <= _NUTPIE_ARGUMENTS:
         return False
-    return not _NUTPIE_COMPILES & set(_nutpie_options(task.sample_kwargs))
-
-
-def _nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
-    options = {
-        **(sample_kwargs.get("nuts_sampler_kwargs") or {}),
-        **(sample_kwargs.get("nuts") or {}),
-    }
-    if "target_accept" in sample_kwargs:
-        options["target_accept"] = sample_kwargs["target_accept"]
-    if "max_treedepth" in options:
-        options["maxdepth"] = options.pop("max_treedepth")
-    return options
+    return not _NUTPIE_COMPILES & set(nutpie_options(task.sample_kwargs))
 
 
 def _sample_nutpie(
@@ -276,7 +199,7 @@ def _sample_nutpie(
         seed=task.seeds[0],
         save_warmup=False,
         progress_bar=False,
-        **_nutpie_options(task.sample_kwargs),
+        **nutpie_options(task.sample_kwargs),
     )
     groups = _kept(containers.read(idata).groups)
     groups["posterior"].attrs |= {
