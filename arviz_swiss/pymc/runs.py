@@ -125,9 +125,10 @@ def finished_batches(folder: Path, run: Run) -> dict[str, Any]:
             "the function as it was to resume."
         )
     idatas = {label: store.read_batch(folder, label, run.attrs) for label in run.indices}
-    if None in idatas.values():
+    idatas = {label: idata for label, idata in idatas.items() if idata is not None}
+    if len(idatas) < len(run.indices):
         _warn_versions(_only(recorded, VERSION), _only(settings, VERSION), folder)
-    return {label: idata for label, idata in idatas.items() if idata is not None}
+    return idatas
 
 
 def _warn_versions(before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
