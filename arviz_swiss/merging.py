@@ -162,6 +162,10 @@ def merge(
     chosen = methods.find(method)
     methods.check_options(chosen, options)
     check_covariance(covariance)
+    if model is not None:
+        from arviz_swiss.pymc.formulas import from_bambi
+
+        model = from_bambi(model, "model")
     with opened(idatas, group) as (batches, container):
         kept = positions_kept(batches, drop)
         dropped = [batch.label for batch in batches if batch.position not in kept]
