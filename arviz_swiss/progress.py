@@ -1,16 +1,46 @@
 """The progress bar of long work."""
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
-__all__ = ["progress"]
+__all__ = ["Bar", "describing_when", "progress"]
+
+INTERVAL = 0.5
+
+
+class Bar:
+    """A progress bar that may not be shown.
+
+    Parameters
+    ----------
+    bar : tqdm.tqdm, optional
+        Without it nothing is shown.
+    """
+
+    def __init__(self, bar: Any = None):
+        self.bar = bar
+
+    def __call__(self) -> None:
+        """Move the bar by one."""
+        if self.bar is not None:
+            self.bar.update()
+
+    def describe(self, description: str) -> None:
+        """Change what stands before the bar."""
+        if self.bar is not None and self.bar.desc != f"{description}: ":
+            self.bar.set_description(description)
+
+    def refresh(self) -> None:
+        """Let the clock go on while the bar stands still."""
+        if self.bar is not None:
+            self.bar.refresh()
 
 
 @contextlib.contextmanager
-def progress(
-    total: int, description: str, show: bool = True, done: int = 0
-) -> Iterator[Callable[[], object]]:
+def progress(total: int, description: str, show: bool = True, done: int = 0) -> Iterator[Bar]:
     """Show a bar over batches while the context lasts.
 
     Parameters
@@ -23,8 +53,8 @@ def progress(
 
     Yields
     ------
-    callable
-        Moves the bar by one; does nothing if it is not wanted or tqdm is not installed.
+    Bar
+        A call moves the bar by one, and does nothing if it is not wanted or tqdm is not installed.
 
     Examples
     --------
@@ -34,10 +64,40 @@ def progress(
     """
     tqdm = _tqdm() if show else None
     if tqdm is None:
-        yield lambda: None
+        yield Bar()
     else:
         with tqdm(total=total, initial=done, desc=description, unit="batch") as bar:
-            yield bar.update
+            yield Bar(bar)
+
+
+@contextlib.contextmanager
+def describing_when(begun: Callable[[], bool], bar: Bar, description: str) -> Iterator[None]:
+    """Change the description of a bar as soon as something has begun; let the clock go on before.
+
+    Parameters
+    ----------
+    begun : callable
+        Asked every half second, in another thread.
+    bar : Bar
+    description : str
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(INTERVAL):
+            if begun():
+                return bar.describe(description)
+            bar.refresh()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    if bar.bar is not None:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watching.is_alive():
+            watching.join()
 
 
 def _tqdm():

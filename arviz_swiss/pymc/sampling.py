@@ -1,7 +1,9 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
 import numbers
-from collections.abc import Callable, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,17 @@ from threadpoolctl import threadpool_limits
 
 from arviz_swiss import executors, store
 from arviz_swiss.partition import row_count, take
-from arviz_swiss.progress import progress
+from arviz_swiss.progress import describing_when, progress
 from arviz_swiss.pymc.checking import check_models
 from arviz_swiss.pymc.runs import finished_batches, plan_run
 from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
 from arviz_swiss.pymc.worker import KINDS, Task, sample_task
 
 __all__ = ["BatchError", "sample_batches"]
+
+# Before the bar: until the first batch samples, which other machines tell only when it is done.
+COMPILING = "Compiling, then sampling the first batches"
+SAMPLING = "Sampling"
 
 
 class BatchError(RuntimeError):
@@ -122,7 +128,8 @@ def sample_batches(
         Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
         the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
     progressbar : bool, default True
-        Show one progress bar over the batches.
+        Show one progress bar over the batches. Before it stands that models are being compiled,
+        until the first batch samples.
     **sample_kwargs
         Further arguments of ``pymc.sample``, such as ``target_accept``.
 
@@ -219,7 +226,7 @@ def sample_batches(
     tasks = {}
     for (label, index), batch_seed in zip(run.indices.items(), seeds, strict=True):
         if label not in idatas:
-            task = Task(
+            tasks[label] = Task(
                 label=label,
                 build=build,
                 data=take(data, index),
@@ -237,7 +244,6 @@ def sample_batches(
                 attrs=run.attrs,
                 sample_kwargs=sample_kwargs,
             )
-            tasks[label] = executors.Portable(task, by_value=build)
     failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
     idatas = {label: idatas[label] for label in run.indices if label in idatas}
     if failed:
@@ -245,15 +251,25 @@ def sample_batches(
     return list(idatas.values())
 
 
-def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, BaseException]:
+def _sample(
+    tasks: Mapping[str, Task], executor, folder, idatas, total, progressbar
+) -> dict[str, BaseException]:
     """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
     failed = {}
     # bitwise the same draws everywhere: sums depend on the number of BLAS threads
     with (
         threadpool_limits(1),
-        progress(total, "Sampling", progressbar, done=len(idatas)) as advance,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
+        progress(total, COMPILING, progressbar, done=len(idatas)) as advance,
+        describing_when(lambda: bool(os.listdir(signs)), advance, SAMPLING),
     ):
-        for label, outcome in executors.run(sample_task, tasks, executor):
+        portable = {
+            label: executors.Portable(
+                task._replace(sign=os.path.join(signs, label)), by_value=task.build
+            )
+            for label, task in tasks.items()
+        }
+        for label, outcome in executors.run(sample_task, portable, executor):
             if outcome.error is not None:
                 failed[label] = outcome.error
             else:
@@ -265,6 +281,7 @@ def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, Ba
                         Exception
                     ) as error:  # whatever it is, the other batches shall not be lost
                         failed[label] = error
+            advance.describe(SAMPLING)
             advance()
     return failed
 

@@ -1,10 +1,12 @@
 """Sample one batch: what runs in a worker of `sample_batches`."""
 
+import contextlib
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from arviz_swiss.pymc.compiling import (
     without_advice_on_blas,
     without_cache,
 )
+from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.observed import observed_rows
 from arviz_swiss.pymc.sampler_arguments import default_sampler, nutpie_options
@@ -63,6 +66,13 @@ class Task(NamedTuple):
     seeds: tuple[int, int]
     attrs: dict[str, str]
     sample_kwargs: dict[str, Any]
+    sign: str | None = None
+
+    def show_sampling(self) -> None:
+        """Leave a sign, a file, that all is compiled and sampling begins."""
+        if self.sign is not None:
+            with contextlib.suppress(OSError):  # another machine, or nobody looks any more
+                Path(self.sign).touch()
 
 
 def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
@@ -79,9 +89,10 @@ def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.M
     Returns
     -------
     pymc.Model
+        That of a Bambi model, if the function returns one.
     """
     with _lock:
-        model = build(data)
+        model = from_bambi(build(data), where)
     structure.check_model(model, where)
     return model
 
@@ -189,6 +200,7 @@ def _sample_nutpie(
 
     with _lock, without_advice_on_blas():
         compiled = compile_once(model, described.shapes)
+    task.show_sampling()
     started = time.perf_counter()
     idata = nutpie.sample(
         compiled,
@@ -215,6 +227,9 @@ def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
     options = {"compute_convergence_checks": False, **task.sample_kwargs}
     if task.nuts_sampler is not None:
         options["nuts_sampler"] = task.nuts_sampler
+    if (task.nuts_sampler or default_sampler()) == "pymc":
+        # the other samplers do not tell when they have compiled
+        options.setdefault("callback", _at_first_draw(task.show_sampling))
     idata = pm.sample(
         task.draws,
         tune=task.tune,
@@ -227,6 +242,11 @@ def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
         **options,
     )
     return _kept(containers.read(idata).groups)
+
+
+def _at_first_draw(function: Callable[[], None]) -> Callable[..., None]:
+    calls = iter([function])
+    return lambda trace, draw: next(calls, lambda: None)()
 
 
 def _kept(groups: containers.Groups) -> containers.Groups:

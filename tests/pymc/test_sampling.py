@@ -325,9 +325,28 @@ def test_numpy_integers_as_settings(run, tmp_path):
 def test_progress_bar(run, capsys):
     run(mean_only, batches=2, progressbar=True)
     shown = capsys.readouterr()
+    assert "Sampling: 100%" in shown.err
     assert "2/2" in shown.err
     run(mean_only, batches=2)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "nuts_sampler, draws",
+    [("nutpie", 200_000), ("pymc", 5_000)],
+)
+def test_the_bar_tells_compiling_from_sampling(run, capsys, nuts_sampler, draws):
+    """The first batch samples for longer than the half second between two looks."""
+    settings = {"nuts_sampler": nuts_sampler, "draws": draws, "chains": 1, "batches": 2}
+    run(mean_only, progressbar=True, random_seed=1, **settings)
+    shown = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]
+    names = [line.partition(":")[0] for line in shown]
+    compiling = names.count("Compiling, then sampling the first batches")
+    assert compiling
+    assert names == ["Compiling, then sampling the first batches"] * compiling + ["Sampling"] * (
+        len(names) - compiling
+    )
+    assert "0/2" in shown[compiling]
 
 
 def hierarchy(batch, labelled=True):
