@@ -91,7 +91,7 @@ def merge(
         How to estimate a batch's covariance. "corrected" removes the bias that few draws leave in
         the precision; "shrunk" (Ledoit-Wolf) works also with fewer draws than parameters;
         "diagonal" ignores correlations; a callable takes (draws, parameters) and returns a matrix.
-    model : pymc.Model, optional
+    model : pymc.Model or bambi.Model, optional
         The plain model of any batch. Draws are merged in the model's unconstrained space and mapped
         back, and its deterministics are computed from the merged draws.
     random_seed : int or Generator, optional
@@ -115,8 +115,8 @@ def merge(
     Raises
     ------
     ValueError
-        When batches do not fit together, draws cannot give a covariance, or the prior would not be
-        counted once. The message names batch and variable and says what to do.
+        When batches do not fit together or are of two runs, draws cannot give a covariance, or the
+        prior would not be counted once. The message names batch and variable and says what to do.
     TypeError
         When the method has no such option.
 

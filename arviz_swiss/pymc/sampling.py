@@ -97,7 +97,7 @@ def sample_batches(
     build : callable
         The ordinary model function: ``build(batch_data) -> pymc.Model``, where ``batch_data`` is of
         the same type as `data` and holds the rows of one batch. Closures and functions defined in a
-        notebook are fine.
+        notebook are fine. A ``bambi.Model`` will do, if it does not centre its predictors.
     data : array, DataFrame, dict of arrays, or xarray Dataset
         All rows.
     batches : int
@@ -117,7 +117,8 @@ def sample_batches(
         nutpie. The workers of a Dask cluster need this package.
     folder : path, optional
         Where each finished batch is saved at once. Run the same call again to sample only what is
-        missing.
+        missing. A folder holds one run: processes that begin it at once sample the same batches,
+        by the seed of the first, and what another run has left there is refused.
     draws, tune, chains : int
         Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
     nuts_sampler : str, optional
@@ -139,23 +140,27 @@ def sample_batches(
         One per batch, in order, each with the groups ``posterior``, ``sample_stats``,
         ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
         ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
-        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``swiss_random_seed``,
-        ``sampled_variables``, and ``swiss_local`` where variables belong to one batch alone.
+        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
+        ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
+        ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
+        ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and ``swiss_pymc_version``.
 
     Raises
     ------
     BatchError
         If some batches failed. The others are saved, and returned on the exception.
     ValueError, TypeError
-        Before sampling, if the arguments or the model cannot be used, or if `folder` was made with
-        other settings or another `build`: its source, or data and functions that it refers to.
+        Before sampling, if the arguments or the model cannot be used, if no sampler reads an
+        argument, or if `folder`, or a file in it, was made with other settings or another `build`:
+        its source, or data and functions that it refers to.
     OSError
         If `folder` cannot be written to.
 
     Warns
     -----
     MergeWarning
-        If a saved batch is damaged and must be sampled again.
+        If a saved batch is damaged and must be sampled again, or missing batches of a folder will
+        be sampled with other versions of this package or PyMC than it was begun with.
 
     See Also
     --------
