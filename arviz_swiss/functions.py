@@ -18,7 +18,7 @@ import xarray as xr
 from arviz_swiss.executors import is_own
 from arviz_swiss.store import PRINTED, fingerprint
 
-__all__ = ["differing", "identify"]
+__all__ = ["identify"]
 
 # No name of a variable has a space.
 SOURCE = "source code"
@@ -55,32 +55,6 @@ def identify(function: Callable) -> dict[str, str | None]:
     (False, True)
     """
     return _identify(function, ())
-
-
-def differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """Name what differs between two functions as `identify` tells; what it cannot tell does not.
-
-    Parameters
-    ----------
-    before, now : mapping
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> from arviz_swiss.functions import differing
-    >>> differing({"source code": None, "sd": "1f"}, {"source code": "a7", "sd": "2e"})
-    ['sd']
-    """
-    unknown = object()
-    return [
-        name
-        for name in {**before, **now}
-        if None not in (before.get(name, unknown), now.get(name, unknown))
-        and before.get(name) != now.get(name)
-    ]
 
 
 def _identify(function: Callable, within: tuple[Any, ...]) -> dict[str, str | None]:

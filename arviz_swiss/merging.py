@@ -23,6 +23,7 @@ from arviz_swiss.local import find_local, find_local_space
 from arviz_swiss.local_draws import move_local, warn_unordered
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
+from arviz_swiss.origin import check_one_run
 from arviz_swiss.powers import (
     Powers,
     check_prior_counted,
@@ -110,7 +111,7 @@ def merge(
         the precision; "shrunk" (Ledoit-Wolf) runs also with fewer draws than parameters, but then
         makes the sds of correlated ones too small; "diagonal" ignores correlations; a callable
         takes (draws, parameters) and returns a matrix.
-    model : pymc.Model, optional
+    model : pymc.Model or bambi.Model, optional
         The plain model of any batch. Draws are merged in the model's unconstrained space and mapped
         back, and its deterministics are computed from the merged draws.
     random_seed : int or Generator, optional
@@ -138,8 +139,8 @@ def merge(
     Raises
     ------
     ValueError
-        When batches do not fit together, draws cannot give a covariance, or the prior would not be
-        counted once. The message names batch and variable and says what to do.
+        When batches do not fit together or are of two runs, draws cannot give a covariance, or the
+        prior would not be counted once. The message names batch and variable and says what to do.
     TypeError
         When the method has no such option.
 
@@ -186,11 +187,16 @@ def merge(
     chosen = methods.find(method)
     methods.check_options(chosen, options)
     check_covariance(covariance)
+    if model is not None:
+        from arviz_swiss.pymc.formulas import from_bambi
+
+        model = from_bambi(model, "model")
     with opened(idatas, group) as (batches, container):
         kept = positions_kept(batches, drop)
         dropped = [batch.label for batch in batches if batch.position not in kept]
         counted = keep(resolve_powers(batches, kind, powers), kept)
         remaining = [batches[position] for position in kept]
+        check_one_run(remaining)
         matched = match(remaining, var_names, filter_vars, free_variables(model))
         batches = matched.batches
         check_prior_used(counted, prior)

@@ -22,7 +22,15 @@ from arviz_swiss.summaries import Frame
 
 # Not valid at moved draws.
 MOVED_STATS = {"lp", "logp", "model_logp", "energy"}
-BATCH_ATTRS = ("swiss_batch", "swiss_size", "swiss_power", "swiss_prior_power")
+BATCH_ATTRS = (
+    "swiss_batch",
+    "swiss_size",
+    "swiss_power",
+    "swiss_prior_power",
+    "swiss_settings",
+    "swiss_version",
+    "swiss_pymc_version",
+)
 
 
 def chain_coords(draws: Draws) -> dict[str, Any]:

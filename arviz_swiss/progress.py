@@ -1,11 +1,14 @@
 """The progress bar of long work."""
 
 import contextlib
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Bar", "progress"]
+__all__ = ["Bar", "progress", "waiting_for"]
+
+INTERVAL = 0.5
 
 
 class Bar:
@@ -22,6 +25,11 @@ class Bar:
     def __init__(self, description: str, shown: Any = None):
         self._description, self._stage, self._shown = description, "", shown
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is anything to see."""
+        return self._shown is not None
+
     def __call__(self) -> None:
         """Move the bar by one."""
         if self._shown is not None:
@@ -30,11 +38,16 @@ class Bar:
     def stage(self, text: str = "") -> str:
         """Say beside the description what is being done now, and return what was said before."""
         before, self._stage = self._stage, text
-        if self._shown is not None:
+        if self._shown is not None and text != before:
             self._shown.set_description(
                 f"{self._description}, {text}" if text else self._description
             )
         return before
+
+    def refresh(self) -> None:
+        """Let the clock go on while the bar stands still."""
+        if self._shown is not None:
+            self._shown.refresh()
 
     def finish(self) -> None:
         """End at 100%: what has been done was all that was needed."""
@@ -84,6 +97,38 @@ def progress(
     else:
         with tqdm(total=total, initial=done, desc=description, unit=unit) as shown:
             yield Bar(description, shown)
+
+
+@contextlib.contextmanager
+def waiting_for(begun: Callable[[], bool], bar: Bar, stage: str) -> Iterator[None]:
+    """Show a stage, and let the clock go on, until something has begun.
+
+    Parameters
+    ----------
+    begun : callable
+        Asked every half second, in another thread.
+    bar : Bar
+    stage : str
+    """
+    ended = threading.Event()
+    bar.stage(stage)
+
+    def watch() -> None:
+        while not ended.wait(INTERVAL):
+            if begun():
+                bar.stage()
+                return
+            bar.refresh()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    if bar.is_shown:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watching.is_alive():
+            watching.join()
 
 
 def _tqdm():

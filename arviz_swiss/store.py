@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import errno
 import hashlib
 import json
 import numbers
@@ -21,15 +22,18 @@ from arviz_swiss import containers
 from arviz_swiss.warnings import MergeWarning
 
 __all__ = [
+    "create_settings",
     "fingerprint",
     "read_batch",
     "read_settings",
     "require_same",
     "write_batch",
-    "write_settings",
 ]
 
 SETTINGS = "settings.json"
+
+# What file systems without hard links say: exFAT, and many that are mounted over a network.
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 # Values whose text says all about them; that of arrays is abbreviated.
 PRINTED = (
@@ -81,22 +85,34 @@ def read_settings(folder: Path) -> dict[str, Any] | None:
     Raises
     ------
     ValueError
-        If the folder holds batches but no readable settings.
+        If the folder holds batches but no settings, or settings that `create_settings` did not
+        write.
     """
     path = folder / SETTINGS
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        if any(folder.glob("b*.nc")):
+        # settings come before batches, so that another process may have written both meanwhile
+        if any(folder.glob("b*.nc")) and not path.exists():
             raise ValueError(
                 f"folder {folder} holds batches but no {SETTINGS} that says how they were made. "
                 "Pass another folder, or empty this one."
             ) from None
         return None
     except ValueError as error:
-        raise ValueError(
-            f"{path} cannot be read: {error}. Pass another folder, or empty this one."
-        ) from error
+        raise _not_settings(path, str(error)) from error
+    if not isinstance(settings, dict):
+        raise _not_settings(path, f"it holds a {type(settings).__name__}, expected an object")
+    if type(seed := settings.get("random_seed")) is not int or seed < 0:
+        raise _not_settings(path, f"its random_seed is {seed!r}, expected an integer")
+    return settings
+
+
+def _not_settings(path: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"{path} cannot be read as the settings of a folder: {reason}. Pass another folder, or "
+        "empty this one."
+    )
 
 
 def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
@@ -133,14 +149,20 @@ def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folde
         )
 
 
-def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Make the folder if need be and record the settings in it.
+def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Make the folder if need be and record the settings in it, unless it has settings already.
 
     Parameters
     ----------
     folder : Path
     settings : mapping
-        Flat, of text, numbers and None.
+        Flat, of text, numbers and None, with a `random_seed`.
+
+    Returns
+    -------
+    bool
+        Whether these are now the folder's settings. False if another process was first: of several
+        at once, one alone gets True, and the others read what it wrote, whole.
 
     Raises
     ------
@@ -150,12 +172,15 @@ def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     text = json.dumps(settings, indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(folder / SETTINGS, text.encode())
+        _write_whole(folder / SETTINGS, text.encode(), replace=False)
     except OSError as error:
+        if isinstance(error, FileExistsError) and (folder / SETTINGS).exists():
+            return False
         raise OSError(
             error.errno,
             f"folder {folder} cannot be written to: {error.strerror}. Pass another folder",
         ) from error
+    return True
 
 
 def write_batch(folder: Path, label: str, idata: Any) -> None:
@@ -187,7 +212,7 @@ def write_batch(folder: Path, label: str, idata: Any) -> None:
         ) from error
 
 
-def read_batch(folder: Path, label: str) -> Any | None:
+def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None) -> Any | None:
     """Read one batch, or return None if it is not there or not whole.
 
     Parameters
@@ -195,11 +220,18 @@ def read_batch(folder: Path, label: str) -> Any | None:
     folder : Path
     label : str
         The batch's name.
+    attrs : mapping, optional
+        Attributes that its posterior must have: they tell the run that it belongs to.
 
     Returns
     -------
     InferenceData, DataTree or None
         In memory; the file is closed.
+
+    Raises
+    ------
+    ValueError
+        If the file is whole but of another run. It is left alone.
 
     Warns
     -----
@@ -222,7 +254,18 @@ def read_batch(folder: Path, label: str) -> Any | None:
             stacklevel=3,
         )
         return None
+    _require_attrs(loaded["posterior"].attrs, attrs or {}, path)
     return containers.build(loaded, containers.native_kind())
+
+
+def _require_attrs(recorded: Mapping[str, Any], attrs: Mapping[str, Any], path: Path) -> None:
+    names = [name for name in attrs if recorded.get(name) != attrs[name]]
+    if names:
+        raise ValueError(
+            f"{path} is of another run than {SETTINGS} beside it: {', '.join(names)} differ. "
+            "Batches of two partitions cannot be merged. Move the file away and run the same call "
+            "again to have the batch sampled, or pass another folder."
+        )
 
 
 def _no_cluster_locks() -> contextlib.AbstractContextManager:
@@ -235,7 +278,7 @@ def _path(folder: Path, label: str) -> Path:
     return folder / f"{label}.nc"
 
 
-def _write_whole(path: Path, content: bytes | memoryview) -> None:
+def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) -> None:
     """Write to a temporary name that no reader looks at, and rename once all is on the disk."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -243,12 +286,28 @@ def _write_whole(path: Path, content: bytes | memoryview) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
+        if replace:
+            os.replace(temporary, path)
+        else:
+            _link(temporary, path, content)
+    finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise
     _sync_folder(path.parent)
+
+
+def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
+    """Give a file its name unless the name is taken, which a rename would not notice."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # what a process that is killed here leaves behind is no JSON, and is refused
+        with open(path, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from arviz_swiss.functions import differing, identify
+from arviz_swiss.functions import identify
+from arviz_swiss.origin import differing
 
 LEVEL = 1.0
 

@@ -1,6 +1,7 @@
 """The folder of finished batches: real files, cut short, unreadable, on a disk that is full."""
 
 import copy
+import errno
 import json
 import os
 import subprocess
@@ -127,7 +128,7 @@ def test_settings_round_trip(tmp_path):
     folder = tmp_path / "a" / "b"
     assert store.read_settings(folder) is None
     settings = {"batches": 3, "kind": "inflated", "groups": None, "random_seed": 2**63}
-    store.write_settings(folder, settings)
+    store.create_settings(folder, settings)
     assert store.read_settings(folder) == settings
     assert json.loads((folder / "settings.json").read_text()) == settings
 
@@ -136,7 +137,7 @@ def test_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     assert store.read_settings(tmp_path / "file" / "folder") is None
     with pytest.raises(OSError, match=r"folder .*file.folder cannot be written to: Not a dir"):
-        store.write_settings(tmp_path / "file" / "folder", {})
+        store.create_settings(tmp_path / "file" / "folder", {})
 
 
 def test_folder_with_batches_but_without_settings(tmp_path):
@@ -145,10 +146,92 @@ def test_folder_with_batches_but_without_settings(tmp_path):
         store.read_settings(tmp_path)
 
 
-def test_settings_that_are_not_json(tmp_path):
-    (tmp_path / "settings.json").write_text("{")
-    with pytest.raises(ValueError, match=r"settings.json cannot be read"):
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        ("{", "Expecting property name"),
+        ("", "Expecting value"),
+        ("[]", "it holds a list, expected an object"),
+        ("null", "it holds a NoneType"),
+        ('"batches"', "it holds a str"),
+        ("{}", "its random_seed is None, expected an integer"),
+        ('{"random_seed": "five"}', "its random_seed is 'five'"),
+        ('{"random_seed": -1}', "its random_seed is -1"),
+        ('{"batches": 3, "random_see', "Unterminated string"),
+        (b"\xff\xfe", "can't decode"),
+    ],
+)
+def test_settings_that_are_none(tmp_path, content, reason):
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "settings.json").write_bytes(content)
+    message = rf"settings.json cannot be read as the settings of a folder: .*{reason}.*Pass another"
+    with pytest.raises(ValueError, match=message):
         store.read_settings(tmp_path)
+
+
+def test_settings_are_created_once(tmp_path):
+    assert store.create_settings(tmp_path, {"random_seed": 1})
+    assert not store.create_settings(tmp_path, {"random_seed": 2})
+    assert store.read_settings(tmp_path) == {"random_seed": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
+
+
+def test_settings_are_created_once_without_hard_links(tmp_path, monkeypatch):
+    """No file system without them can be mounted here, so the call answers as theirs does."""
+
+    def link(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    test_settings_are_created_once(tmp_path)
+
+
+CREATE = """
+import sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from arviz_swiss import store
+print("ready", flush=True)
+sys.stdin.readline()
+number = int(sys.argv[1])
+settings = {{"random_seed": number, "padding": "x" * 100_000}}
+print(store.create_settings(Path({folder!r}), settings))
+print(store.read_settings(Path({folder!r}))["random_seed"])
+"""
+
+
+def test_of_several_processes_one_creates_the_settings(tmp_path):
+    folder = tmp_path / "runs"
+    script = CREATE.format(path=sys.path, folder=os.fspath(folder))
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", script, str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    told = [process.communicate(timeout=120)[0].split() for process in processes]
+    (winner,) = [number for number, (created, _) in enumerate(told) if created == "True"]
+    assert {seed for _, seed in told} == {str(winner)}
+    assert [path.name for path in folder.iterdir()] == ["settings.json"]
+
+
+def test_a_file_of_another_run_is_refused_and_left_alone(tmp_path):
+    store.write_batch(tmp_path, "b0", make_batch())
+    assert store.read_batch(tmp_path, "b0", {"swiss_power": 2.5}) is not None
+    content = (tmp_path / "b0.nc").read_bytes()
+    for attrs in ({"swiss_partition": "aa"}, {"swiss_power": 3.5}):
+        (name,) = attrs
+        with pytest.raises(ValueError, match=rf"b0.nc is of another run .*: {name} differ"):
+            store.read_batch(tmp_path, "b0", attrs)
+    assert (tmp_path / "b0.nc").read_bytes() == content
 
 
 def test_every_setting_that_differs_is_named(tmp_path):

@@ -1,6 +1,8 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
 import numbers
+import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,24 +11,18 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
-from arviz_swiss import store
-from arviz_swiss.executors import Portable, run
-from arviz_swiss.functions import differing, identify
-from arviz_swiss.partition import partition, row_count, take
-from arviz_swiss.progress import progress
+from arviz_swiss import executors, store
+from arviz_swiss.partition import row_count, take
+from arviz_swiss.progress import progress, waiting_for
 from arviz_swiss.pymc.checking import check_models
-from arviz_swiss.pymc.worker import (
-    KINDS,
-    Task,
-    check_sample_kwargs,
-    default_sampler,
-    sample_task,
-)
+from arviz_swiss.pymc.runs import finished_batches, plan_run
+from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
+from arviz_swiss.pymc.worker import KINDS, Task, sample_task
 
 __all__ = ["BatchError", "sample_batches"]
 
-# Begins the names of settings that say what the user's function is.
-BUILD = "build "
+# Beside the bar: until the first batch samples, which other machines tell only when it is done.
+COMPILING = "compiling before the first batch"
 
 
 class BatchError(RuntimeError):
@@ -100,7 +96,7 @@ def sample_batches(
     build : callable
         The ordinary model function: ``build(batch_data) -> pymc.Model``, where ``batch_data`` is of
         the same type as `data` and holds the rows of one batch. Closures and functions defined in a
-        notebook are fine.
+        notebook are fine. A ``bambi.Model`` will do, if it does not centre its predictors.
     data : array, DataFrame, dict of arrays, or xarray Dataset
         All rows.
     batches : int
@@ -120,7 +116,8 @@ def sample_batches(
         nutpie. The workers of a Dask cluster need this package.
     folder : path, optional
         Where each finished batch is saved at once. Run the same call again to sample only what is
-        missing.
+        missing. A folder holds one run: processes that begin it at once sample the same batches,
+        by the seed of the first, and what another run has left there is refused.
     draws, tune, chains : int
         Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
     nuts_sampler : str, optional
@@ -131,7 +128,8 @@ def sample_batches(
         Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
         the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
     progressbar : bool, default True
-        Show one progress bar over the batches.
+        Show one progress bar over the batches. It says that models are being compiled,
+        until the first batch samples.
     **sample_kwargs
         Further arguments of ``pymc.sample``, such as ``target_accept``.
 
@@ -141,23 +139,27 @@ def sample_batches(
         One per batch, in order, each with the groups ``posterior``, ``sample_stats``,
         ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
         ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
-        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``swiss_random_seed``,
-        ``sampled_variables``, and ``swiss_local`` where variables belong to one batch alone.
+        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
+        ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
+        ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
+        ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and ``swiss_pymc_version``.
 
     Raises
     ------
     BatchError
         If some batches failed. The others are saved, and returned on the exception.
     ValueError, TypeError
-        Before sampling, if the arguments or the model cannot be used, or if `folder` was made with
-        other settings or another `build`: its source, or data and functions that it refers to.
+        Before sampling, if the arguments or the model cannot be used, if no sampler reads an
+        argument, or if `folder`, or a file in it, was made with other settings or another `build`:
+        its source, or data and functions that it refers to.
     OSError
         If `folder` cannot be written to.
 
     Warns
     -----
     MergeWarning
-        If a saved batch is damaged and must be sampled again.
+        If a saved batch is damaged and must be sampled again, or missing batches of a folder will
+        be sampled with other versions of this package or PyMC than it was begun with.
 
     See Also
     --------
@@ -200,43 +202,35 @@ def sample_batches(
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
     _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
-    check_sample_kwargs(sample_kwargs)
+    check_sample_kwargs(sample_kwargs, nuts_sampler)
     folder = None if folder is None else Path(folder)
-    recorded = None if folder is None else store.read_settings(folder)
-    seed = _seed(random_seed, recorded)
-    batch_seeds = np.random.SeedSequence(seed).spawn(_count(batches))
-    indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=seed)
-    labels = [f"b{position}" for position in range(batches)]
-    idatas: dict[str, Any] = {}
-    if folder is not None:
-        settings = {
-            "batches": int(batches),
-            "kind": kind,
-            "untransformed": ", ".join(untransformed) or None,
-            "draws": int(draws),
-            "tune": int(tune),
-            "chains": int(chains),
-            "nuts_sampler": nuts_sampler or default_sampler(),
-            "sample_kwargs": _text(sample_kwargs),
-            "random_seed": seed,
-            "data": store.fingerprint(data),
-            "groups": None if groups is None else store.fingerprint(groups),
-            "stratify": None if stratify is None else store.fingerprint(stratify),
-            "partition": store.fingerprint(np.concatenate([[len(i), *i] for i in indices])),
-            **{f"{BUILD}{name}": value for name, value in identify(build).items()},
-        }
-        idatas = _resume(folder, recorded, settings, labels)
-    pending = [label for label in labels if label not in idatas]
-    if not pending:
-        return [idatas[label] for label in labels]
-
-    first, local = check_models(build, data, indices, kind, untransformed, groups is not None)
-    if folder is not None and recorded is None:
-        store.write_settings(folder, settings)
+    random_seed = None if random_seed is None else _integer_seed(random_seed)
+    sampling = {
+        "kind": kind,
+        "untransformed": ", ".join(untransformed) or None,
+        "draws": int(draws),
+        "tune": int(tune),
+        "chains": int(chains),
+        "nuts_sampler": nuts_sampler or default_sampler(),
+        "sample_kwargs": _text(sample_kwargs),
+    }
+    division = {"batches": batches, "groups": groups, "stratify": stratify}
+    begun = False
+    while not begun:
+        run = plan_run(build, data, division, sampling, random_seed, folder)
+        idatas = finished_batches(folder, run)
+        if len(idatas) == len(run.indices):
+            return list(idatas.values())
+        first, local = check_models(
+            build, data, list(run.indices.values()), kind, untransformed, groups is not None
+        )
+        # another process may begin the folder while models are checked: then its settings hold
+        begun = folder is None or run.recorded or store.create_settings(folder, run.settings)
+    seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
     tasks = {}
-    for label, index, batch_seed in zip(labels, indices, batch_seeds, strict=True):
-        if label in pending:
-            task = Task(
+    for (label, index), batch_seed in zip(run.indices.items(), seeds, strict=True):
+        if label not in idatas:
+            tasks[label] = Task(
                 label=label,
                 build=build,
                 data=take(data, index),
@@ -251,26 +245,35 @@ def sample_batches(
                 chains=chains,
                 nuts_sampler=nuts_sampler,
                 seeds=_integers(batch_seed, 2),
-                random_seed=seed,
+                attrs=run.attrs,
                 sample_kwargs=sample_kwargs,
             )
-            tasks[label] = Portable(task, by_value=build)
-    failed = _sample(tasks, executor, folder, idatas, len(labels), progressbar)
-    idatas = {label: idatas[label] for label in labels if label in idatas}
+    failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
+    idatas = {label: idatas[label] for label in run.indices if label in idatas}
     if failed:
-        raise BatchError({k: failed[k] for k in labels if k in failed}, idatas, folder)
+        raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
     return list(idatas.values())
 
 
-def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, BaseException]:
+def _sample(
+    tasks: Mapping[str, Task], executor, folder, idatas, total, progressbar
+) -> dict[str, BaseException]:
     """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
     failed = {}
     # bitwise the same draws everywhere: sums depend on the number of BLAS threads
     with (
         threadpool_limits(1),
-        progress(total, "Sampling", progressbar, done=len(idatas)) as advance,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
+        progress(total, "Sampling", progressbar, done=len(idatas)) as bar,
+        waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
     ):
-        for label, outcome in run(sample_task, tasks, executor):
+        portable = {
+            label: executors.Portable(
+                task._replace(sign=os.path.join(signs, label)), by_value=task.build
+            )
+            for label, task in tasks.items()
+        }
+        for label, outcome in executors.run(sample_task, portable, executor):
             if outcome.error is not None:
                 failed[label] = outcome.error
             else:
@@ -278,34 +281,12 @@ def _sample(tasks, executor, folder, idatas, total, progressbar) -> dict[str, Ba
                 if folder is not None:
                     try:
                         store.write_batch(folder, label, outcome.result)
-                    except (
-                        Exception
-                    ) as error:  # whatever it is, the other batches shall not be lost
+                    # whatever it is, the other batches shall not be lost
+                    except Exception as error:
                         failed[label] = error
-            advance()
+            bar.stage()
+            bar()
     return failed
-
-
-def _resume(folder, recorded, settings, labels) -> dict[str, Any]:
-    """Return the finished batches of a folder that was made with the same settings."""
-    if recorded is None:
-        return {}
-    (recorded, built), (settings, build) = (_split(recorded), _split(settings))
-    store.require_same(recorded, settings, folder)
-    if names := differing(built, build):
-        raise ValueError(
-            f"build is not the function that folder {folder} was begun with: {', '.join(names)} "
-            "differ. Batches of two models cannot be merged. Pass another folder to begin anew, or "
-            "the function as it was to resume."
-        )
-    found = {label: store.read_batch(folder, label) for label in labels}
-    return {label: idata for label, idata in found.items() if idata is not None}
-
-
-def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings, and apart from them those that say what `build` is."""
-    build = {k.removeprefix(BUILD): v for k, v in settings.items() if k.startswith(BUILD)}
-    return {k: v for k, v in settings.items() if not k.startswith(BUILD)}, build
 
 
 def _check_arguments(build, kind, untransformed, **counts) -> None:
@@ -328,15 +309,7 @@ def _check_arguments(build, kind, untransformed, **counts) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
-def _count(batches: Any) -> int:
-    return batches if isinstance(batches, numbers.Integral) and batches > 0 else 0
-
-
-def _seed(random_seed, recorded) -> int:
-    if random_seed is None and recorded is not None:
-        return recorded["random_seed"]
-    if random_seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+def _integer_seed(random_seed: Any) -> int:
     if isinstance(random_seed, np.random.Generator):
         return int(random_seed.integers(2**63))
     if not isinstance(random_seed, numbers.Integral) or random_seed < 0:

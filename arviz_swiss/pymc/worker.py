@@ -1,12 +1,12 @@
 """Sample one batch: what runs in a worker of `sample_batches`."""
 
-import inspect
+import contextlib
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +14,18 @@ import pymc as pm
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
+import arviz_swiss
 from arviz_swiss import containers
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
     compile_once,
-    compiles_with_numba,
     without_advice_on_blas,
     without_cache,
 )
+from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.observed import observed_rows
+from arviz_swiss.pymc.sampler_arguments import default_sampler, nutpie_options
 from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
 from arviz_swiss.warnings import MergeWarning
 
@@ -31,29 +33,15 @@ __all__ = [
     "KINDS",
     "Task",
     "build_model",
-    "check_sample_kwargs",
-    "default_sampler",
     "sample_task",
     "temper",
 ]
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
-_RESERVED = {
-    "model": "the models come from build",
-    "step": "every batch is sampled with NUTS",
-    "cores": "chains of a batch run one after the other, and batches in parallel",
-    "mp_ctx": "use executor=",
-    "blas_cores": "every batch uses one",
-    "quiet": "use progressbar=",
-    "trace": "use folder=",
-    "return_inferencedata": "the batches are always InferenceData or DataTree",
-    "discard_tuned_samples": "tuning draws cannot be merged",
-}
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
-_NUTPIE_SETTLED = {"draws", "tune", "chains", "cores", "seed", "save_warmup", "progress_bar"}
 
 # PyTensor's compilation and configuration are not safe to use from several threads at once.
 _lock = threading.RLock()
@@ -76,57 +64,15 @@ class Task(NamedTuple):
     chains: int
     nuts_sampler: str | None
     seeds: tuple[int, int]
-    random_seed: int
+    attrs: dict[str, str]
     sample_kwargs: dict[str, Any]
+    sign: str | None = None
 
-
-def check_sample_kwargs(sample_kwargs: dict[str, Any]) -> None:
-    """Refuse arguments of ``pymc.sample`` that are settled here.
-
-    Parameters
-    ----------
-    sample_kwargs : dict
-
-    Raises
-    ------
-    TypeError
-        If one of them is.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.worker import check_sample_kwargs
-    >>> check_sample_kwargs({"cores": 4})
-    Traceback (most recent call last):
-    ...
-    TypeError: sample_batches does not take cores=: chains of a batch run one after the other, ...
-    """
-    for name in sample_kwargs:
-        if name in _RESERVED:
-            raise TypeError(f"sample_batches does not take {name}=: {_RESERVED[name]}.")
-    settled = [name for name in _nutpie_options(sample_kwargs) if name in _NUTPIE_SETTLED]
-    if settled:
-        raise TypeError(
-            f"sample_batches does not take {', '.join(settled)} among the sampler's own arguments: "
-            "sample_batches sets them."
-        )
-    if (sample_kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
-        raise TypeError(
-            "sample_batches does not take idata_kwargs with log_likelihood: merging moves the "
-            "draws. Use pymc.compute_log_likelihood on the merged posterior."
-        )
-
-
-def default_sampler() -> str:
-    """Return what ``pymc.sample`` uses by default: nutpie where there is one, from PyMC 6 on.
-
-    Returns
-    -------
-    str
-    """
-    default = inspect.signature(pm.sample).parameters["nuts_sampler"].default
-    if default is not None:
-        return default
-    return "nutpie" if compiles_with_numba() and find_spec("nutpie") else "pymc"
+    def show_sampling(self) -> None:
+        """Leave a sign, a file, that all is compiled and sampling begins."""
+        if self.sign is not None:
+            with contextlib.suppress(OSError):  # another machine, or nobody looks any more
+                Path(self.sign).touch()
 
 
 def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
@@ -143,9 +89,10 @@ def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.M
     Returns
     -------
     pymc.Model
+        That of a Bambi model, if the function returns one.
     """
     with _lock:
-        model = build(data)
+        model = from_bambi(build(data), where)
     structure.check_model(model, where)
     return model
 
@@ -243,19 +190,7 @@ def _samples_compiled(task: Task) -> bool:
         return False
     if not set(task.sample_kwargs) <= _NUTPIE_ARGUMENTS:
         return False
-    return not _NUTPIE_COMPILES & set(_nutpie_options(task.sample_kwargs))
-
-
-def _nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
-    options = {
-        **(sample_kwargs.get("nuts_sampler_kwargs") or {}),
-        **(sample_kwargs.get("nuts") or {}),
-    }
-    if "target_accept" in sample_kwargs:
-        options["target_accept"] = sample_kwargs["target_accept"]
-    if "max_treedepth" in options:
-        options["maxdepth"] = options.pop("max_treedepth")
-    return options
+    return not _NUTPIE_COMPILES & set(nutpie_options(task.sample_kwargs))
 
 
 def _sample_nutpie(
@@ -265,6 +200,7 @@ def _sample_nutpie(
 
     with _lock, without_advice_on_blas():
         compiled = compile_once(model, described.shapes)
+    task.show_sampling()
     started = time.perf_counter()
     idata = nutpie.sample(
         compiled,
@@ -275,7 +211,7 @@ def _sample_nutpie(
         seed=task.seeds[0],
         save_warmup=False,
         progress_bar=False,
-        **_nutpie_options(task.sample_kwargs),
+        **nutpie_options(task.sample_kwargs),
     )
     groups = _kept(containers.read(idata).groups)
     groups["posterior"].attrs |= {
@@ -291,6 +227,9 @@ def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
     options = {"compute_convergence_checks": False, **task.sample_kwargs}
     if task.nuts_sampler is not None:
         options["nuts_sampler"] = task.nuts_sampler
+    if (task.nuts_sampler or default_sampler()) == "pymc":
+        # the other samplers do not tell when they have compiled
+        options.setdefault("callback", _at_first_draw(task.show_sampling))
     idata = pm.sample(
         task.draws,
         tune=task.tune,
@@ -303,6 +242,11 @@ def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
         **options,
     )
     return _kept(containers.read(idata).groups)
+
+
+def _at_first_draw(function: Callable[[], None]) -> Callable[..., None]:
+    calls = iter([function])
+    return lambda trace, draw: next(calls, lambda: None)()
 
 
 def _kept(groups: containers.Groups) -> containers.Groups:
@@ -338,8 +282,9 @@ def _tidy_posterior(
         "swiss_kind": task.kind,
         "swiss_power": task.total / task.rows if task.kind == "inflated" else 1.0,
         "swiss_prior_power": task.rows / task.total if task.kind == "fractionated" else 1.0,
-        # as text: files and xarray's attributes may cut integers of 64 bits
-        "swiss_random_seed": str(task.random_seed),
+        "swiss_version": arviz_swiss.__version__,
+        "swiss_pymc_version": pm.__version__,
+        **task.attrs,
         "sampled_variables": free if len(free) > 1 else free[0],
     }
     if task.kind == "fractionated":

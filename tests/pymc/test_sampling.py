@@ -17,7 +17,8 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-from arviz_swiss import containers, merge
+import arviz_swiss
+from arviz_swiss import containers, merge, store
 from arviz_swiss.partition import partition
 from arviz_swiss.pymc import BatchError, sample_batches
 from arviz_swiss.pymc.compiling import CACHE_VARIABLE
@@ -324,9 +325,28 @@ def test_numpy_integers_as_settings(run, tmp_path):
 def test_progress_bar(run, capsys):
     run(mean_only, batches=2, progressbar=True)
     shown = capsys.readouterr()
+    assert "Sampling: 100%" in shown.err
     assert "2/2" in shown.err
     run(mean_only, batches=2)
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "nuts_sampler, draws",
+    [("nutpie", 200_000), ("pymc", 5_000)],
+)
+def test_the_bar_tells_compiling_from_sampling(run, capsys, nuts_sampler, draws):
+    """The first batch samples for longer than the half second between two looks."""
+    settings = {"nuts_sampler": nuts_sampler, "draws": draws, "chains": 1, "batches": 2}
+    run(mean_only, progressbar=True, random_seed=1, **settings)
+    shown = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]
+    names = [line.partition(":")[0] for line in shown]
+    waiting = "Sampling, compiling before the first batch"
+    compiling = names.count(waiting)
+    assert compiling
+    # tqdm draws an empty bar once before anything can be said beside it
+    assert names[1:] == [waiting] * compiling + ["Sampling"] * (len(names) - compiling - 1)
+    assert "0/2" in shown[compiling + 1]
 
 
 def hierarchy(batch, labelled=True):
@@ -540,6 +560,57 @@ def test_the_partition_can_be_repeated(run, seed):
     assert merge(idatas).posterior.attrs["swiss_random_seed"] == text
 
 
+def test_a_folder_holds_the_batches_of_one_run(run, tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    settings = {"batches": 2, "draws": 5, "tune": 5, "chains": 1}
+    mine = run(mean_only, folder=one, random_seed=1, **settings)
+    foreign = run(mean_only, folder=other, random_seed=2, **settings)
+    for idata in mine:
+        attrs = idata["posterior"].attrs
+        recorded = json.loads(attrs["swiss_settings"])
+        assert recorded["partition"] == attrs["swiss_partition"]
+        assert recorded["random_seed"] == int(attrs["swiss_random_seed"]) == 1
+        assert recorded["data"] == store.fingerprint(DATA)
+        assert attrs["swiss_version"] == arviz_swiss.__version__
+        assert attrs["swiss_pymc_version"] == pm.__version__
+    with pytest.raises(ValueError, match=r'\("b0"\) and .*\("b1"\) are of two partitions'):
+        merge([mine[0], foreign[1]])
+
+    (other / "b1.nc").replace(one / "b1.nc")
+    with pytest.raises(ValueError, match=r"one/b1.nc is of another run .* Move the file away"):
+        run(mean_only, folder=one, **settings)
+    (one / "b1.nc").unlink()
+    assert_same_draws(run(mean_only, folder=one, **settings), mine)
+
+
+def test_a_folder_begun_with_other_versions(run, tmp_path):
+    settings = {"batches": 2, "draws": 5, "tune": 5, "chains": 1, "folder": tmp_path}
+    mine = run(mean_only, random_seed=1, **settings)
+    path = tmp_path / "settings.json"
+    recorded = json.loads(path.read_text())
+    assert recorded["version pymc"] == pm.__version__
+    assert recorded["version arviz_swiss"] == arviz_swiss.__version__
+    path.write_text(json.dumps({**recorded, "version pymc": "4.0"}))
+    assert_same_draws(run(mean_only, **settings), mine)
+    (tmp_path / "b1.nc").unlink()
+    message = rf"other versions: pymc 4.0 → {pm.__version__}\. The batches that are missing"
+    with pytest.warns(MergeWarning, match=message):
+        again = run(mean_only, **settings)
+    assert_same_draws(again, mine)
+
+
+def test_one_batch_alone_is_no_partition(run):
+    (idata,) = run(mean_only, batches=1, draws=5, tune=5, chains=1)
+    assert "swiss_partition" not in idata["posterior"].attrs
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "3", '{"random_seed": 1.5}'])
+def test_settings_that_are_none(run, tmp_path, content):
+    (tmp_path / "settings.json").write_text(content)
+    with pytest.raises(ValueError, match=r"settings.json cannot be read as the settings of a fold"):
+        run(mean_only, batches=2, folder=tmp_path)
+
+
 def test_folder_that_cannot_be_written_to(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"folder .* cannot be written to: Not a directory"):
@@ -599,6 +670,62 @@ def finish(process):
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output
+
+
+# Both processes have read an empty folder, and drawn a seed, before they meet in their first model.
+RACE = """
+import sys
+sys.path[:0] = {path!r}
+import warnings
+warnings.simplefilter("ignore")
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import numpy as np
+import pymc as pm
+from arviz_swiss.pymc import sample_batches
+
+MET = Path({met!r})
+
+def build(batch):
+    (MET / str(os.getpid())).touch()
+    while len(list(MET.iterdir())) < 2:
+        time.sleep(0.01)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 1, observed=pm.Data("y_data", batch))
+    return model
+
+with ThreadPoolExecutor(1) as executor:
+    idatas = sample_batches(build, np.arange(40.0), batches=4, folder={folder!r}, draws=20, tune=20,
+                            chains=1, nuts_sampler="nutpie", executor=executor, progressbar=False)
+for idata in idatas:
+    attrs, rows = idata["posterior"].attrs, idata["observed_data"]["y"].values.tolist()
+    print(json.dumps([attrs["swiss_random_seed"], attrs.get("swiss_partition"), rows]))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_on_one_folder(tmp_path):
+    folder, met = tmp_path / "runs", tmp_path / "met"
+    met.mkdir()
+    script = RACE.format(path=sys.path, met=os.fspath(met), folder=os.fspath(folder))
+
+    def begin():
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([sys.executable, "-c", script], **pipes)
+
+    both = [begin(), begin()]
+    batches = [json.loads(line) for process in both for line in finish(process).splitlines()]
+    third = [json.loads(line) for line in finish(begin()).splitlines()]
+    assert len(batches) == 8
+    assert batches[:4] == batches[4:] == third
+    ((seed, _),) = {(seed, rows) for seed, rows, _ in third}
+    assert json.loads((folder / "settings.json").read_text())["random_seed"] == int(seed)
+    assert sorted(value for _, _, values in third for value in values) == list(range(40))
+    assert {path.suffix for path in folder.iterdir()} == {".nc", ".json"}
 
 
 WHOLE = "sample_batches(build, data, **settings)"

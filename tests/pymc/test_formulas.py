@@ -1,0 +1,74 @@
+"""Functions that return a Bambi model: its PyMC model is sampled, unless batches would disagree."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import bambi as bmb
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+
+from arviz_swiss import containers, merge
+from arviz_swiss.pymc import sample_batches
+from arviz_swiss.pymc.formulas import from_bambi
+from arviz_swiss.warnings import MergeWarning
+
+RNG = np.random.default_rng(5)
+DATA = pd.DataFrame({"x": RNG.normal(3, 1, size=200)})
+DATA["y"] = 1 + 2 * DATA["x"] + RNG.normal(size=200)
+PRIORS = {
+    "Intercept": bmb.Prior("Normal", mu=0, sigma=10),
+    "x": bmb.Prior("Normal", mu=0, sigma=10),
+    "sigma": bmb.Prior("HalfNormal", sigma=3),
+}
+
+
+def formula(batch, **options):
+    return bmb.Model("y ~ x", batch, priors=PRIORS, **{"center_predictors": False, **options})
+
+
+def sample(build):
+    settings = {"batches": 2, "draws": 1000, "tune": 500, "chains": 1, "nuts_sampler": "nutpie"}
+    with ThreadPoolExecutor(1) as executor:
+        return sample_batches(
+            build, DATA, executor=executor, random_seed=3, progressbar=False, **settings
+        )
+
+
+@pytest.mark.slow
+def test_a_bambi_model_is_sampled():
+    idatas = sample(formula)
+    draws = [containers.read(idata).groups["posterior"] for idata in idatas]
+    for one in draws:
+        assert sorted(one.attrs["sampled_variables"]) == ["Intercept", "sigma", "x"]
+    # what Bambi calls mu has one entry a row, so it is no function of the shared parameters alone
+    with pytest.warns(MergeWarning, match="left out of the merge: mu"):
+        merged = merge(idatas, kind="inflated", model=formula(DATA))
+    design = np.column_stack([np.ones(len(DATA)), DATA["x"]])
+    expected, (squares,), *_ = np.linalg.lstsq(design, DATA["y"], rcond=None)
+    sds = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * squares / (len(DATA) - 2))
+    found = [float(merged.posterior[name].mean()) for name in ("Intercept", "x")]
+    # 2,000 draws of which a tenth count, and the merge's own error of the order of 2 / sqrt(200)
+    assert np.all(np.abs(found - expected) < (4.5 / np.sqrt(200) + 2 / np.sqrt(200)) * sds)
+
+
+def test_a_built_model_is_not_built_again():
+    built = formula(DATA)
+    built.build()
+    model = built.backend.model
+    assert from_bambi(built, "batch b0") is model
+    assert isinstance(from_bambi(formula(DATA), "batch b0"), pm.Model)
+    assert from_bambi(model, "batch b0") is model
+    assert from_bambi(None, "batch b0") is None
+
+
+def test_centred_predictors_are_refused():
+    message = r"batch b0: the Bambi model centres its predictors .*Pass center_predictors=False"
+    with pytest.raises(ValueError, match=message):
+        sample(lambda batch: formula(batch, center_predictors=True))
+
+
+@pytest.mark.parametrize("text", ["y ~ 0 + x", "y ~ 1"])
+def test_there_must_be_something_to_centre(text):
+    model = bmb.Model(text, DATA, center_predictors=True)
+    assert isinstance(from_bambi(model, "batch b0"), pm.Model)
