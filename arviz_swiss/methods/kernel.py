@@ -174,14 +174,16 @@ def _warn_lost(made: np.ndarray, used: np.ndarray, given: Given, remedy: str) ->
         return
     if used.min() < FEWEST_USED:
         count = int(np.sum(used < FEWEST_USED))
-        rest = f"{max(used.min(), 1):.2g} effective draws of a batch ({count} of {used.size} batches"
+        rest = (
+            f"{max(used.min(), 1):.2g} effective draws of a batch ({count} of {used.size} batches"
+        )
         rest += f" have fewer than {FEWEST_USED})"
     else:
         rest = f"{max(effective, 1):.2g} independent walks"
     warnings.warn(
         f"the product of the batches' kernel estimates was not found: the merged draws rest on "
         f"{rest}, and are up to {shift:.2g} posterior sds off the mean and {width:.2g} times as "
-        "wide as the batches' moments imply. They are not to be trusted. Use method=\"swiss\" or "
+        'wide as the batches\' moments imply. They are not to be trusted. Use method="swiss" or '
         f'"consensus"; or covariance="sample", if you passed another; or {remedy}.',
         MergeWarning,
         stacklevel=6,
