@@ -1,6 +1,8 @@
 """Random cases, computed by the package and by a naive oracle.
 
-A failure names its case. To run that one alone: pytest tests/test_fuzz.py --fuzz-case 1234
+A failure names its check and its case. To run that one alone::
+
+    PYTHONPATH=tests/helpers:tests python -c "import test_fuzz; test_fuzz.check_merge(1234)"
 """
 
 import warnings
@@ -26,7 +28,7 @@ def run_cases(check, numbers):
             try:
                 check(number)
             except Exception as error:
-                error.add_note(f"case {number}: {check.__name__}({number}) runs it alone")
+                error.add_note(f"case {number}: test_fuzz.{check.__name__}({number})")
                 raise
 
 

@@ -398,6 +398,17 @@ def test_new_draws_of_transformed_and_constant_variables(method):
     assert np.all(merged["posterior"]["fixed"].values == 1.5)
 
 
+def test_new_draws_keep_single_precision():
+    below = np.random.default_rng(25).normal(0.3, 0.2, size=(3, 2, 200)).astype(np.float32)
+    factors = np.zeros((3, 2, 200, 2, 2), np.float32)
+    factors[..., 0, 0], factors[..., 1, 0], factors[..., 1, 1] = 1, below, np.sqrt(1 - below**2)
+    batches = [{"corr": one} for one in factors]
+    merged = az_swiss.merge(
+        batches, method="consensus", kind="fractionated", transforms={"corr": "cholesky_corr"}
+    )
+    assert merged["posterior"]["corr"].dtype == np.float32
+
+
 @pytest.mark.parametrize("method", ["consensus", "median"])
 def test_unequal_numbers_of_draws_use_the_shortest(method, random_batches):
     rng = np.random.default_rng(18)

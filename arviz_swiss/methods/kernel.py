@@ -49,6 +49,12 @@ def semiparametric(
         How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
         absent.
 
+    Warns
+    -----
+    MergeWarning
+        When the draws made rest on a few draws of a batch, such as some in its tails, and lie
+        elsewhere than the product of the batches' Gaussian approximations.
+
     References
     ----------
     .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
@@ -98,6 +104,12 @@ def nonparametric(
     sweeps : int, optional
         How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
         absent.
+
+    Warns
+    -----
+    MergeWarning
+        When the draws made rest on a few draws of a batch, such as some in its tails, and lie
+        elsewhere than the product of the batches' Gaussian approximations.
 
     References
     ----------
@@ -173,13 +185,10 @@ def _warn_lost(made: np.ndarray, used: np.ndarray, given: Given, remedy: str) ->
     if shift < NOTABLE_SHIFT and 1 / NOTABLE_WIDTH < width < NOTABLE_WIDTH:
         return
     if used.min() < FEWEST_USED:
-        count = int(np.sum(used < FEWEST_USED))
-        rest = (
-            f"{max(used.min(), 1):.2g} effective draws of a batch ({count} of {used.size} batches"
-        )
-        rest += f" have fewer than {FEWEST_USED})"
+        few = f"{int(np.sum(used < FEWEST_USED))} of {used.size} batches"
+        rest = f"{used.min():.2g} effective draws of a batch (fewer than {FEWEST_USED} in {few})"
     else:
-        rest = f"{max(effective, 1):.2g} independent walks"
+        rest = f"{effective:.2g} independent walks"
     warnings.warn(
         f"the product of the batches' kernel estimates was not found: the merged draws rest on "
         f"{rest}, and are up to {shift:.2g} posterior sds off the mean and {width:.2g} times as "
