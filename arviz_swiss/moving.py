@@ -98,7 +98,8 @@ def make_draws(
         for variable in frame.layout.variables
     }
     moved = {name: merged[name] for name in merged if name in frame.space.transforms}
-    constrained = frame.space.backward(merged) if moved else merged
+    back = frame.space.backward(merged) if moved else merged
+    constrained = {n: back[n].astype(merged[n].dtype, copy=False) for n in merged}
     return Draws(constrained, moved, length, None)
 
 

@@ -362,7 +362,7 @@ def test_walks_reach_a_product_far_from_the_average():
         draws = rng.normal(size=(4, 2000, 1))
         draws[0] = 1.5 + 0.5 * draws[0]
         no_start = np.zeros((4, 2000)), np.zeros(1)
-        means.append(img.sample(draws, *no_start, 0.3, 2000, 60, rng).mean())
+        means.append(img.sample(draws, *no_start, 0.3, 2000, 60, rng).draws.mean())
     assert abs(np.mean(means) - 6 / 7) < 4 * 0.06 / np.sqrt(16)
 
 
@@ -386,7 +386,8 @@ def test_compiled_and_plain_loops_agree(gaussian_start):
         img.sample(draws, logs, precision, 1.0, 300, 40, np.random.default_rng(1), compiled=choice)
         for choice in (False, True)
     )
-    np.testing.assert_allclose(plain, compiled, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(plain.draws, compiled.draws, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(plain.used, compiled.used)
 
 
 @quiet
@@ -404,6 +405,17 @@ def test_new_draws_of_transformed_and_constant_variables(method):
         np.log(sigma), merged["unconstrained_posterior"]["sigma"].values, atol=1e-12
     )
     assert np.all(merged["posterior"]["fixed"].values == 1.5)
+
+
+def test_new_draws_keep_single_precision():
+    below = np.random.default_rng(25).normal(0.3, 0.2, size=(3, 2, 200)).astype(np.float32)
+    factors = np.zeros((3, 2, 200, 2, 2), np.float32)
+    factors[..., 0, 0], factors[..., 1, 0], factors[..., 1, 1] = 1, below, np.sqrt(1 - below**2)
+    batches = [{"corr": one} for one in factors]
+    merged = az_swiss.merge(
+        batches, method="consensus", kind="fractionated", transforms={"corr": "cholesky_corr"}
+    )
+    assert merged["posterior"]["corr"].dtype == np.float32
 
 
 @pytest.mark.parametrize("method", ["consensus", "median"])
@@ -470,6 +482,91 @@ def test_a_method_is_one_function_and_one_line(random_batches, monkeypatch):
     batches = random_batches(np.random.default_rng(22), 2)
     merged = az_swiss.merge(batches, method="shifted", by=2.0, kind="inflated")
     np.testing.assert_allclose(theta(merged)[:2], batches[0]["theta"] + 2, atol=1e-12)
+
+
+def correlated(rng, batches=8, size=10):
+    covariance = np.full((size, size), 0.9) + 0.1 * np.eye(size)
+    draws = rng.multivariate_normal(np.zeros(size), covariance, size=(batches, 2, 500))
+    return [{"theta": one} for one in draws]
+
+
+def heavy_tailed(rng, batches=8, size=13):
+    return [{"theta": one} for one in rng.standard_t(5, size=(batches, 2, 500, size))]
+
+
+def off_by(merged, batches):
+    """Return how many sds of the product the mean is from zero, and how much wider the draws."""
+    sds = np.std([batch["theta"] for batch in batches], axis=(0, 1, 2)) / np.sqrt(len(batches))
+    return np.abs(rows(merged).mean(axis=0) / sds).max(), (rows(merged).std(axis=0) / sds).max()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("make", "covariance", "remedy"),
+    [
+        (correlated, "diagonal", {"method": "swiss", "covariance": "diagonal"}),
+        (correlated, "diagonal", {"method": "consensus", "covariance": "diagonal"}),
+        (correlated, "diagonal", {"method": "semiparametric", "covariance": "sample"}),
+        (heavy_tailed, "sample", {"method": "semiparametric", "bandwidth": 12}),
+    ],
+)
+def test_a_kernel_product_that_is_not_found_is_warned_of(make, covariance, remedy, seed):
+    batches, options = make(np.random.default_rng(seed)), {"kind": "fractionated"}
+    with pytest.warns(az_swiss.MergeWarning, match="kernel estimates was not found") as caught:
+        wrong = az_swiss.merge(
+            batches, method="semiparametric", covariance=covariance, random_seed=seed, **options
+        )
+    assert len(caught) == 1 and caught[0].filename == __file__
+    shift, _ = off_by(wrong, batches)
+    assert shift > 1
+    shift, width = off_by(az_swiss.merge(batches, random_seed=seed, **options, **remedy), batches)
+    # 8,000 draws in all put the product's mean off by sqrt(8 / 8000) of its sds, and walks worth
+    # a third of 1,000 draws by sqrt(3 / 1000)
+    assert shift < 5 * np.hypot(np.sqrt(8 / 8000), np.sqrt(3 / 1000))
+    assert width < 1.15
+
+
+def banana(rng):
+    x = rng.normal(size=(2, 1000))
+    return {"theta": np.stack([x, x**2 + 0.5 * rng.normal(size=x.shape)], axis=-1)}
+
+
+def two_modes(rng):
+    left = rng.random((2, 1000, 1)) < 0.65
+    return {"theta": np.where(left, -1.0, 1.0) + 0.3 * rng.normal(size=left.shape)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("method", ["semiparametric", "nonparametric"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: {"theta": rng.gamma(2, 1, size=(2, 1000, 1))},
+        lambda rng: {"theta": rng.gamma(2, 1, size=(2, 1000, 3))},
+        lambda rng: {"theta": rng.normal(size=(2, 500, 6))},
+        banana,
+        two_modes,
+    ],
+    ids=["gamma", "three gammas", "normal", "banana", "two modes"],
+)
+def test_kernel_products_far_from_their_gaussians_are_not_warned_of(make, method, seed):
+    rng = np.random.default_rng(seed)
+    batches = [make(rng) for _ in range(6)]
+    merged = az_swiss.merge(batches, method=method, kind="fractionated", random_seed=seed)
+    assert np.isfinite(rows(merged)).all()
+
+
+def test_walks_count_what_they_are_worth():
+    rng = np.random.default_rng(24)
+    independent = rng.normal(size=(2000, 3))
+    families = np.repeat(rng.normal(size=(10, 3)), 200, axis=0)
+    assert img.effective_size(independent) > 500
+    assert img.effective_size(families) < 25
+    walks = img.sample(
+        rng.normal(size=(3, 500, 1)), np.zeros((3, 500)), np.zeros(1), 1.0, 400, 40, rng
+    )
+    assert walks.used.shape == (3,)
+    assert np.all((walks.used > 50) & (walks.used <= 400))
 
 
 SPEED = """

@@ -5,11 +5,20 @@ a draw from every batch. A Metropolis-within-Gibbs sampler ("IMG") walks through
 the bandwidth shrinks ("anneals").
 """
 
+import warnings
+
 import numpy as np
 
 from arviz_swiss import linalg
 from arviz_swiss.methods import img
 from arviz_swiss.methods.registry import Given, register
+from arviz_swiss.warnings import MergeWarning
+
+# An estimate that rests on fewer draws of a batch is that of those draws, not of the batch.
+FEWEST_USED = 10
+FEWEST_EFFECTIVE = 25
+# From the product of the Gaussians, in its sds and as a factor: nothing that few draws could say.
+NOTABLE_SHIFT, NOTABLE_WIDTH = 0.25, 1.25
 
 
 @register("semiparametric", expects="fractionated", makes="draws")
@@ -40,6 +49,12 @@ def semiparametric(
         How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
         absent.
 
+    Warns
+    -----
+    MergeWarning
+        When the draws made rest on a few draws of a batch, such as some in its tails, and lie
+        elsewhere than the product of the batches' Gaussian approximations.
+
     References
     ----------
     .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
@@ -62,7 +77,8 @@ def semiparametric(
             for batch, moments in zip(draws, given.moments, strict=True)
         ]
     )
-    return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng)
+    remedy = 'a larger bandwidth, which comes nearer to "gaussian"'
+    return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy)
 
 
 @register("nonparametric", expects="fractionated", makes="draws")
@@ -89,6 +105,12 @@ def nonparametric(
         How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
         absent.
 
+    Warns
+    -----
+    MergeWarning
+        When the draws made rest on a few draws of a batch, such as some in its tails, and lie
+        elsewhere than the product of the batches' Gaussian approximations.
+
     References
     ----------
     .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
@@ -100,7 +122,8 @@ def nonparametric(
         bandwidth = len(draws) ** (-0.5 / draws.shape[-1] ** 2) if standardise else 1.0
     basis = _units(given, standardise)
     flat, no_logs = np.zeros(draws.shape[-1]), np.zeros(draws.shape[:-1])
-    return _walk(given, draws, basis, flat, no_logs, bandwidth, sweeps, rng)
+    remedy = "more draws of each batch"
+    return _walk(given, draws, basis, flat, no_logs, bandwidth, sweeps, rng, remedy)
 
 
 def _checked(bandwidth: float) -> float:
@@ -122,14 +145,17 @@ def _log_density(draws: np.ndarray, mean: np.ndarray, precision: np.ndarray) -> 
     return -0.5 * np.sum(((draws - mean) @ linalg.cholesky(precision)) ** 2, axis=-1)
 
 
-def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng) -> np.ndarray:
-    """Run the sampler in coordinates where the kernels are round and the Gaussian is diagonal."""
+def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) -> np.ndarray:
+    """Run the sampler in coordinates where the kernels are round and the Gaussian is diagonal.
+
+    `remedy` is what to do, besides using another method, when it does not find the product.
+    """
     if sweeps is not None and sweeps < 1:
         raise ValueError(f"sweeps must be at least 1, got {sweeps}")
     batches, chains, length, parameters = draws.shape
     centre = given.pooled.mean
     standard = np.linalg.solve(basis, (draws - centre).reshape(-1, parameters).T).T
-    made = img.sample(
+    walks = img.sample(
         np.ascontiguousarray(standard).reshape(batches, chains * length, parameters),
         logs.reshape(batches, -1),
         precision,
@@ -138,4 +164,36 @@ def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng) -> np.nd
         sweeps,
         rng,
     )
-    return (centre + made @ basis.T).reshape(chains, length, parameters)
+    made = centre + walks.draws @ basis.T
+    _warn_lost(made, walks.used, given, remedy)
+    return made.reshape(chains, length, parameters)
+
+
+def _warn_lost(made: np.ndarray, used: np.ndarray, given: Given, remedy: str) -> None:
+    """Warn when the walks rest on few draws, and end elsewhere than the Gaussians' product.
+
+    Either alone is no sign of error: kernels so wide that the Gaussians decide rest on few draws,
+    and the product of skewed batches is not where their Gaussians have it.
+    """
+    effective = img.effective_size(made)
+    if used.min() >= FEWEST_USED and effective >= FEWEST_EFFECTIVE:
+        return
+    spread = np.sqrt(np.diag(given.pooled.covariance))
+    shift = np.abs((made.mean(axis=0) - given.pooled.mean) / spread).max()
+    ratios = made.std(axis=0, ddof=1) / spread
+    width = ratios[np.abs(np.log(ratios)).argmax()]
+    if shift < NOTABLE_SHIFT and 1 / NOTABLE_WIDTH < width < NOTABLE_WIDTH:
+        return
+    if used.min() < FEWEST_USED:
+        few = f"{int(np.sum(used < FEWEST_USED))} of {used.size} batches"
+        rest = f"{used.min():.2g} effective draws of a batch (fewer than {FEWEST_USED} in {few})"
+    else:
+        rest = f"{effective:.2g} independent walks"
+    warnings.warn(
+        f"the product of the batches' kernel estimates was not found: the merged draws rest on "
+        f"{rest}, and are up to {shift:.2g} posterior sds off the mean and {width:.2g} times as "
+        'wide as the batches\' moments imply. They are not to be trusted. Use method="swiss" or '
+        f'"consensus"; or covariance="sample", if you passed another; or {remedy}.',
+        MergeWarning,
+        stacklevel=6,
+    )
