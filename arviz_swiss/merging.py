@@ -20,6 +20,7 @@ from arviz_swiss.local import find_local, find_local_space, move_local
 from arviz_swiss.moments import Moments, Pooled, pool
 from arviz_swiss.moving import make_draws, move_batches
 from arviz_swiss.powers import Powers, check_prior_counted, describe_rest, keep, resolve_powers
+from arviz_swiss.seeds import generator
 from arviz_swiss.spaces import check_powered_space, find_space, free_variables, split_choices
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
 
@@ -199,7 +200,7 @@ def merge(
             draws = move_batches(batches, frame, affine)
         else:
             affine = None
-            rng = np.random.default_rng(random_seed)
+            rng = generator(random_seed)
             combine = partial(chosen.combine, given, rng=rng, **options)
             draws = make_draws(batches, frame, moments, factors, combine)
         data, left_out = join_data(batches)

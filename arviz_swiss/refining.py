@@ -29,6 +29,7 @@ from arviz_swiss.merged import (
     space_of,
 )
 from arviz_swiss.progress import progress
+from arviz_swiss.seeds import generator
 from arviz_swiss.spaces import Space
 from arviz_swiss.warnings import MergeWarning
 
@@ -163,7 +164,7 @@ def refine(
     matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
     space = space_of(opened.groups, group, transforms, model or first_model(matched))
     _check_counts(opened, rounds=rounds, points=points)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     start = present_moments(opened)
     with (
         progress(rounds * len(matched), "Refining", progressbar) as advance,

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, kernels
+from arviz_swiss.seeds import generator
 from arviz_swiss.warnings import MergeWarning
 
 CHAINS = 4
@@ -86,7 +87,7 @@ def resample(
         )
     weights = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     count = weights.size - weights.size % CHAINS
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     chosen = kernels.resampled(weights.ravel() / weights.sum(), count, rng)
     rows, columns = np.divmod(chosen, weights.shape[1])
     _check_there(groups[group], certificate)

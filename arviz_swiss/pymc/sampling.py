@@ -22,6 +22,7 @@ from arviz_swiss.pymc.worker import (
     default_sampler,
     sample_task,
 )
+from arviz_swiss.seeds import generator
 
 __all__ = ["BatchError", "sample_batches"]
 
@@ -335,16 +336,10 @@ def _count(batches: Any) -> int:
 def _seed(random_seed, recorded) -> int:
     if random_seed is None and recorded is not None:
         return recorded["random_seed"]
-    if random_seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_seed, np.random.Generator):
-        return int(random_seed.integers(2**63))
-    if not isinstance(random_seed, numbers.Integral) or random_seed < 0:
-        raise ValueError(
-            "random_seed must be an integer of at least 0, a Generator or None, got "
-            f"{random_seed!r}."
-        )
-    return int(random_seed)
+    rng = generator(random_seed)
+    if isinstance(random_seed, numbers.Integral):
+        return int(random_seed)
+    return int(rng.integers(2**63))
 
 
 def _integers(seed: np.random.SeedSequence, count: int) -> tuple[int, ...]:
