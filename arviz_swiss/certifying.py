@@ -26,6 +26,7 @@ from arviz_swiss.maps import AffineMap, invert
 from arviz_swiss.merged import Merged, check_shared, free_rows, open_merged
 from arviz_swiss.progress import progress
 from arviz_swiss.refining import space_for_models
+from arviz_swiss.seeds import generator
 from arviz_swiss.warnings import MergeWarning
 
 
@@ -156,7 +157,7 @@ def certify(
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
     matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     thinned = _thin(opened, draws, rng)
     powers = {
         label: (float(one["power"]), float(one["prior_power"]))

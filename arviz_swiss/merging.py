@@ -33,6 +33,7 @@ from arviz_swiss.powers import (
     resolve_powers,
 )
 from arviz_swiss.repeats import check_distinct
+from arviz_swiss.seeds import generator
 from arviz_swiss.spaces import (
     check_powered_space,
     coords_of,
@@ -236,7 +237,7 @@ def merge(
             draws = move_batches(batches, frame, affine)
         else:
             affine = None
-            rng = np.random.default_rng(random_seed)
+            rng = generator(random_seed)
             combine = partial(chosen.combine, given, rng=rng, **options)
             draws = make_draws(batches, frame, moments, factors, combine)
         data, left_out, unordered = join_data(batches, coords_of(model), set(local.values()))

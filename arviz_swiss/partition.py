@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from arviz_swiss.seeds import generator
+
 __all__ = ["partition", "row_count", "take"]
 
 
@@ -79,7 +81,7 @@ def partition(
     """
     n_rows = row_count(data_or_n)
     batches = _check_batches(batches, n_rows)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     strata = np.zeros(n_rows, dtype=np.intp)
     if stratify is not None:
         strata = _codes(data_or_n, stratify, "stratify", n_rows)

@@ -45,6 +45,7 @@ from arviz_swiss.rounds import (
     warn_of_steps,
     warn_of_undoing,
 )
+from arviz_swiss.seeds import generator
 from arviz_swiss.spaces import Space
 
 # Fewer points a parameter leave too much noise in the precision.
@@ -176,7 +177,7 @@ def refine(
     check_rows(matched, opened)
     space = space_of(opened.groups, group, transforms, model or first_model(matched))
     _check_counts(opened, rounds=rounds, points=points)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     start = present_moments(opened)
     # PyMC makes its gradients itself
     written = [label for label, density in matched.items() if not is_model(density)]

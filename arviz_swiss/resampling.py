@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_swiss import containers, weights
 from arviz_swiss.certificate import CERTIFIED, NOT_CERTIFIED, verdict_of, write_verdict
 from arviz_swiss.merged import read_whole
+from arviz_swiss.seeds import generator
 from arviz_swiss.warnings import MergeWarning
 
 CHAINS = 4
@@ -90,7 +91,7 @@ def resample(
     if told := _losses(groups, group):
         warnings.warn(told, MergeWarning, stacklevel=2)
     shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
-    rng = np.random.default_rng(random_seed)
+    rng = generator(random_seed)
     chosen = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)
     rows, columns = np.divmod(chosen, shares.shape[1])
     _check_there(groups[group], certificate)

@@ -18,6 +18,7 @@ from arviz_swiss.pymc.checking import check_models
 from arviz_swiss.pymc.runs import finished_batches, plan_run
 from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
 from arviz_swiss.pymc.worker import KINDS, Task, sample_task
+from arviz_swiss.seeds import generator
 
 __all__ = ["BatchError", "sample_batches"]
 
@@ -310,14 +311,10 @@ def _check_arguments(build, kind, untransformed, **counts) -> None:
 
 
 def _integer_seed(random_seed: Any) -> int:
-    if isinstance(random_seed, np.random.Generator):
-        return int(random_seed.integers(2**63))
-    if not isinstance(random_seed, numbers.Integral) or random_seed < 0:
-        raise ValueError(
-            "random_seed must be an integer of at least 0, a Generator or None, got "
-            f"{random_seed!r}."
-        )
-    return int(random_seed)
+    rng = generator(random_seed)
+    if isinstance(random_seed, numbers.Integral):
+        return int(random_seed)
+    return int(rng.integers(2**63))
 
 
 def _integers(seed: np.random.SeedSequence, count: int) -> tuple[int, ...]:

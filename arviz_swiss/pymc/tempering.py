@@ -310,7 +310,8 @@ def copy_model(model: pm.Model) -> pm.Model:
 def _rows_of_total(model: pm.Model, total_size: int) -> pt.TensorVariable | int:
     """Rows of the batch, symbolic where they may change, known not to exceed the total."""
     rows = observed_rows(model)
-    if total_size != int(total_size) or total_size < rows:
+    is_number = isinstance(total_size, int | float | np.number)
+    if not is_number or total_size != np.floor(total_size) or total_size < rows:
         raise ValueError(
             f"total_size must be the number of rows of all batches together, an integer of at "
             f"least the {rows} rows of this batch; got {total_size!r}."
