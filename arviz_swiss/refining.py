@@ -161,7 +161,7 @@ def refine(
     ...     {"rate": rng.gamma(1 + 4 * d.total, 1 / (1 + 4 * d.size), size=(4, 500))}
     ...     for d in densities
     ... ]
-    >>> merged = az_swiss.merge(batches, transforms={"rate": "log"})
+    >>> merged = az_swiss.merge(batches, transforms={"rate": "log"}, kind="inflated")
     >>> refined = az_swiss.refine(merged, densities, random_seed=1, progressbar=False)
     >>> exact = (1 + 22) / (1 + 40)
     >>> [bool(abs(m["posterior"]["rate"].mean() / exact - 1) < 0.02) for m in (merged, refined)]
