@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from arviz_swiss import containers, weights
 from arviz_swiss.densities import Densities
 from arviz_swiss.flatten import flatten
-from arviz_swiss.merged import Merged, present_moments, read_whole
+from arviz_swiss.merged import Merged, is_refined, present_moments, read_whole
 from arviz_swiss.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 
 CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
@@ -155,7 +155,7 @@ def build_certificate(
         weighed.overlap_error,
         provenance.doubt,
         opened.maps["parameter"].values.astype(str)[edge].tolist(),
-        "round" in opened.maps.dims,
+        is_refined(opened.maps),
         opened.draws.attrs.get("swiss_method", "swiss"),
     )
     return dataset.assign_attrs(judge(evidence)._asdict())

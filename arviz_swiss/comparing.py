@@ -122,6 +122,8 @@ def _chosen(methods) -> dict[str, Mapping[str, Any]]:
         return {name: {} for name in METHODS}
     if isinstance(methods, str):
         methods = [methods]
+    if not isinstance(methods, Iterable):
+        raise TypeError(f"methods must be names of methods, or a mapping, got {methods!r}.")
     chosen = dict(methods) if isinstance(methods, Mapping) else {name: {} for name in methods}
     for name in chosen:
         find(name)

@@ -145,6 +145,8 @@ def select_names(
     import arviz
 
     one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
+    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
+    one_draw.attrs = {}
     options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
     try:
         selected = set(arviz.extract(one_draw, var_names=var_names, **options).data_vars)

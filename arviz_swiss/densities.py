@@ -138,6 +138,8 @@ def match_densities(densities: Any, labels: Sequence[str], kind: str) -> dict[st
 
 
 def _check_methods(batch: str, density: Any, kind: str) -> None:
+    if isinstance(density, type):
+        raise TypeError(f"{batch}: got the class {density.__name__}, not an object of it.")
     missing = [name for name in METHODS if not callable(getattr(density, name, None))]
     if not missing:
         return

@@ -19,6 +19,7 @@ from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
+from arviz_swiss.merged import is_refined
 from arviz_swiss.moments import Moments, correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
 
@@ -351,8 +352,7 @@ def find_expected_error(groups: Groups, broken: frozenset[str]) -> Iterator[Find
 
 def expected_error(groups: Groups) -> float:
     """Return by how many posterior sds the mean is expected off; zero where that was mended."""
-    refined = "round" in groups["swiss_transform"].dims
-    if refined or "swiss_certificate" in groups:
+    if is_refined(groups["swiss_transform"]) or "swiss_certificate" in groups:
         return 0.0
     return float(np.nan_to_num(groups["swiss_diagnostics"].get("expected_error", 0.0)))
 

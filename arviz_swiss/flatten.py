@@ -253,6 +253,8 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
         groups = containers.read(like, group).groups
     containers.check_group(groups, group, "like")
     dataset = groups[group]
+    if not isinstance(flat, xr.DataArray) or "parameter" not in flat.dims:
+        raise TypeError(f"flat must be what flatten returned, got {containers.brief_type(flat)}.")
     named = set(flat["variable"].values.tolist())
     if unknown := sorted(named - set(dataset.data_vars)):
         raise ValueError(f"like has no variable {', '.join(unknown)}, which flat has.")

@@ -170,6 +170,11 @@ def in_merge_space(groups: Groups, group: str) -> xr.Dataset:
     return kept.merge(unconstrained[own], join="exact", compat="override")[names]
 
 
+def is_refined(maps: xr.Dataset) -> bool:
+    """Tell whether rounds of `refine` moved the draws; those that led away were undone."""
+    return "round" in maps.dims and bool(maps["taken"].values[1:].any())
+
+
 def merged_names(groups: Groups) -> list[str]:
     """Return the variables that were merged, in the order of the merge."""
     return list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))

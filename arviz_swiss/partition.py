@@ -295,24 +295,28 @@ def _column(data: Any, labels: Any, argument: str) -> np.ndarray:
         return np.asarray(data[labels])
     if isinstance(labels, tuple):
         return np.asarray(labels)
+    names = ", ".join(str(name) for name in _columns(data))
     raise ValueError(
-        f"{argument}={labels!r} is not a column of the data ({type(data).__name__}). Pass the name "
-        "of a column, or an array with one label per row."
+        f"{argument}={labels!r} is not a column of the data ({type(data).__name__}"
+        f"{f' with {names}' if names else ''}). Pass the name of a column, or an array with one "
+        "label per row."
     )
 
 
 def _has_column(data: Any, name: Hashable) -> bool:
     """Tell whether a name selects a column; of plain arrays it would select a row."""
-    if isinstance(data, np.ndarray):
-        columns = data.dtype.names or ()
-    elif isinstance(data, Mapping) or _is_dataset(data):
-        columns = data
-    else:
-        columns = getattr(data, "columns", getattr(data, "coords", ()))
     try:
-        return name in columns
+        return name in _columns(data)
     except TypeError:  # a tuple of labels that cannot be a name
         return False
+
+
+def _columns(data: Any) -> Any:
+    if isinstance(data, np.ndarray):
+        return data.dtype.names or ()
+    if isinstance(data, Mapping) or _is_dataset(data):
+        return data
+    return getattr(data, "columns", getattr(data, "coords", ()))
 
 
 def _deal_rows(strata: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:

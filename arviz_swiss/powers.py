@@ -6,6 +6,7 @@ whatever its size, and the prior is counted ``sum_b a_b / p_b`` times.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,8 +191,7 @@ def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str
 
 def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
     if kind is not None and kind not in KINDS:
-        valid = ", ".join(f'"{name}"' for name in KINDS)
-        raise ValueError(f"unknown kind {kind!r}. Valid kinds are {valid}.")
+        raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
     recorded = {}
     for batch in batches:
         if said := batch.attrs.get("swiss_kind"):
@@ -200,6 +200,11 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
         found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
         raise ValueError(f"batches of different kinds: {found}. Sample them all in the same way.")
     said = next(iter(recorded), None)
+    if said and said not in KINDS:
+        raise ValueError(
+            f"{recorded[said]}: unknown kind {said!r} in its attribute swiss_kind. Valid kinds are "
+            f"{_quoted(KINDS)}."
+        )
     if said and kind and kind != said:
         raise ValueError(
             f'kind="{kind}", but {recorded[said]} was sampled as "{said}" (its attribute '
@@ -270,6 +275,8 @@ def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
             raise ValueError(
                 f"{batch} has no attribute {attr}, other batches have. Set it in all{remedy}."
             )
+        if not isinstance(value, Real):
+            raise ValueError(f"{batch}: attribute {attr} is {value!r}, but must be a number.")
     return _check_positive(batches, np.asarray(values, dtype=float), attr)
 
 
@@ -291,6 +298,10 @@ def _warn_unequal_sizes(batches: Sequence[Batch]) -> None:
         MergeWarning,
         stacklevel=4,
     )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _brief(values: np.ndarray) -> str:

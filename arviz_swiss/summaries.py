@@ -117,7 +117,10 @@ def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Calla
     check_constants(batch, constant, mean, frame)
     if parameters < mean.size:
         sample = sample[np.ix_(free, free)]
-    estimate = estimate_covariance(matrices, frame.layout, free, sample, covariance)
+    try:
+        estimate = estimate_covariance(matrices, frame.layout, free, sample, covariance)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{batch}: the covariance function failed: {error}") from error
     if callable(covariance):
         check_estimate(batch, estimate, parameters)
     precision = checked_inverse(batch, estimate, frame)

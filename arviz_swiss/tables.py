@@ -85,6 +85,8 @@ def summary(
     """
     if kind not in KINDS:
         raise ValueError(f'unknown kind {kind!r}. Valid kinds are "batches" and "variables".')
+    if round_to is not None and not isinstance(round_to, int | np.integer):
+        raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
     groups = diagnosed_groups(merged, group)
     if kind == "batches":
         positions = parameter_positions(groups, group, var_names, filter_vars, coords)

@@ -6,6 +6,7 @@ the bandwidth shrinks ("anneals").
 """
 
 import warnings
+from numbers import Real
 
 import numpy as np
 
@@ -126,10 +127,11 @@ def nonparametric(
     return _walk(given, draws, basis, flat, no_logs, bandwidth, sweeps, rng, remedy)
 
 
-def _checked(bandwidth: float) -> float:
-    if not bandwidth > 0:
-        raise ValueError(f"bandwidth must be positive, got {bandwidth}")
-    return bandwidth
+def checked_bandwidth(bandwidth: float) -> float:
+    """Return a bandwidth; ValueError if it is no positive number."""
+    if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
+        raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
+    return float(bandwidth)
 
 
 def _units(given: Given, standardise: bool) -> np.ndarray:
@@ -159,7 +161,7 @@ def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) 
         np.ascontiguousarray(standard).reshape(batches, chains * length, parameters),
         logs.reshape(batches, -1),
         precision,
-        _checked(bandwidth),
+        checked_bandwidth(bandwidth),
         chains * length,
         sweeps,
         rng,

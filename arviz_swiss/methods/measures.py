@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
+from arviz_swiss.methods.kernel import checked_bandwidth
 from arviz_swiss.methods.registry import Given, register
 
 TINY = 1e-12
@@ -66,8 +67,8 @@ def median(
        median posterior, International Conference on Machine Learning.
        https://proceedings.mlr.press/v32/minsker14.html
     """
-    if bandwidth is not None and not bandwidth > 0:
-        raise ValueError(f"bandwidth must be positive, got {bandwidth}")
+    if bandwidth is not None:
+        bandwidth = checked_bandwidth(bandwidth)
     if landmarks is None:
         landmarks = min(MOST_LANDMARKS, max(FEWEST_LANDMARKS, ALL_LANDMARKS // len(draws)))
     if landmarks < 2:

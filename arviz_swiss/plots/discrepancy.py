@@ -56,6 +56,8 @@ def plot_discrepancy(
             "plot_discrepancy takes the table that compare returns, got "
             f"{type(compare_result).__name__}."
         )
+    if compare_result.empty:
+        raise ValueError("plot_discrepancy takes the table that compare returns, got an empty one.")
     known = [name for name in compare_result if f"{name}{FLOOR}" in compare_result]
     methods = [str(name) for name in compare_result.index]
     height = 0.28 * len(methods) + 0.7
