@@ -26,6 +26,11 @@ def numbers_of(labels: Sequence[str]) -> list[int] | None:
     return [int(part[2]) for part in parts]
 
 
+def renumbered(label: str, number: int) -> str:
+    """Return a label with another number, filled with zeros to the same width."""
+    return re.sub(r"\d+", lambda found: str(number).zfill(len(found[0])), label)
+
+
 def are_shuffled(labels: Sequence[str]) -> bool:
     """Tell whether labels number the batches, but not in rising order."""
     numbers = numbers_of(labels)

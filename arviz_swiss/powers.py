@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from arviz_swiss.batches import Batch
-from arviz_swiss.numbering import are_shuffled, describe, numbers_of
+from arviz_swiss.numbering import are_shuffled, describe, numbers_of, renumbered
 from arviz_swiss.warnings import MergeWarning
 
 KINDS = ("inflated", "fractionated", "full_prior")
@@ -152,8 +152,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
     numbers = numbers_of(labels)
     absent = []
     if numbers and max(numbers) < total:
-        around = labels[0].split(str(numbers[0]))
-        absent = [str(n).join(around) for n in range(total) if n not in numbers]
+        absent = [renumbered(labels[0], n) for n in range(total) if n not in numbers]
     named = f" ({describe(absent)} not among them)" if absent else ""
     return (
         f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "

@@ -6,7 +6,7 @@ import pytest
 
 import arviz_swiss as az_swiss
 from arviz_swiss import containers
-from arviz_swiss.numbering import are_shuffled, choose_labels, numbers_of
+from arviz_swiss.numbering import are_shuffled, choose_labels, numbers_of, renumbered
 
 QUIET = {"progressbar": False}
 COUNT = 12
@@ -26,6 +26,11 @@ COUNT = 12
 def test_numbers_in_labels(labels, numbers):
     assert numbers_of(labels) == numbers
     assert are_shuffled(labels) == (numbers is not None and numbers != sorted(numbers))
+
+
+def test_labels_are_renumbered():
+    assert renumbered("b0", 12) == "b12"
+    assert renumbered("run-003.x", 12) == "run-012.x"
 
 
 def test_labels_are_recorded_ones_else_files_else_positions():
