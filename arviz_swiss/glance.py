@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arviz_swiss.batches import Batch
-from arviz_swiss.distances import skewness
 from arviz_swiss.moments import Glance
 from arviz_swiss.warnings import MergeWarning
 
@@ -45,17 +44,23 @@ def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
     chains, length = arrays[0].shape[:2]
     each = max(LOOK_AT_CHAIN, LOOK_AT // chains)
     few = [array[:, :: max(1, length // each)] for array in arrays]
-    shape = few[0].shape[:2]
-    draws = np.concatenate([array.reshape(*shape, -1) for array in few], axis=2)[..., free]
+    count = few[0].shape[1]
+    draws = np.concatenate([array.reshape(chains, count, -1) for array in few], axis=2)
+    if free.size < draws.shape[2]:
+        draws = draws[..., free]
+    rows = draws.reshape(chains * count, -1)
+    centred = rows - rows.mean(axis=0)
+    squares = centred * centred
     with np.errstate(divide="ignore", invalid="ignore"):
-        rows = draws.reshape(-1, free.size)
-        skewed, least = skewness(rows), rows.min(axis=0)
-        if chains == 1 or shape[1] < LOOK_AT_CHAIN:
+        variance = squares.mean(axis=0)
+        skewed = np.einsum("ij,ij->j", squares, centred) / len(rows) / variance**1.5
+        least = rows.min(axis=0)
+        if chains == 1 or count < LOOK_AT_CHAIN:
             return Glance(skewed, np.full(free.size, np.nan), least)
-        within = draws.var(axis=1, ddof=1).mean(axis=0)
-        between = draws.mean(axis=1).var(axis=0, ddof=1)
-        rhat = np.sqrt((shape[1] - 1) / shape[1] + between / within)
-        return Glance(skewed, rhat, least)
+        between = centred.reshape(draws.shape).mean(axis=1).var(axis=0)
+        within = (variance - between) * count / (count - 1)
+        between *= chains / (chains - 1)
+        return Glance(skewed, np.sqrt((count - 1) / count + between / within), least)
 
 
 def warn_poor_batches(

@@ -207,6 +207,7 @@ def test_data_that_were_replaced_after_sampling_are_noticed(logistic_regression,
 
 
 @pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 def test_draws_of_another_density_are_noticed(size):
     # few parameters: the weights alone would mend the merge, but for a wrong posterior
     merged, densities = normal_case(size=size)
@@ -221,6 +222,7 @@ def test_draws_of_another_density_are_noticed(size):
     assert offsets[[0, 1, 3]].max() < 4 * np.sqrt(size / 250)
 
 
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 def test_densities_that_are_right_are_not_doubted():
     doubted = 0
     for seed in range(30):

@@ -334,6 +334,7 @@ def smoothed_product(bandwidth, count):
     return integrate.trapezoid(x * weight, x) / integrate.trapezoid(weight, x)
 
 
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 def test_semiparametric_finds_the_product_of_four_gammas():
     # product: Gamma(5, 4), mean 1.25, skew .894; the error of a run includes that of its batches,
     # so it is taken from runs on batches of their own

@@ -265,6 +265,7 @@ def test_shift_outliers_are_marked():
     assert [b for b, colour in enumerate(colours) if colour == style.VERMILLION] == [5]
 
 
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 def test_shift_marks_what_only_the_draws_tell_once_diagnosed():
     batches = make_batches(8, draws=400)
     half = xr.where(batches["b2"]["chain"] == 0, 2.0, -2.0)

@@ -53,7 +53,7 @@ def merged_in(built, batches=2, names="abc", **options):
         }
         dataset = xr.Dataset(arrays, coords={"feature": list(names)})
         idatas.append(containers.build({"posterior": dataset}, containers.native_kind()))
-    return az_swiss.merge(idatas, kind="inflated", **options)
+    return az_swiss.merge(idatas, **{"kind": "inflated", **options})
 
 
 def in_space_of(merged):
