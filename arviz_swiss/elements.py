@@ -117,13 +117,18 @@ def _as_given(dataset: xr.Dataset, given: xr.Dataset) -> xr.Dataset:
     for dim in dataset.dims:
         present, before = dataset.get_index(dim), given.get_index(dim)
         if not present.equals(before):
-            dataset = dataset.sel({dim: before[before.isin(present)]})
+            dataset = _selected(dataset, dim, before[before.isin(present)])
     turned = {
         name: dataset[name].transpose(*given[name].dims)
         for name in dataset.data_vars
         if name in given and dataset[name].dims != given[name].dims
     }
     return dataset.assign(turned) if turned else dataset
+
+
+def _selected(dataset: xr.Dataset, dim: str, labels: pd.Index) -> xr.Dataset:
+    """Return the elements with these labels; not by `sel`, which takes booleans as a mask."""
+    return dataset.isel({dim: dataset.get_index(dim).get_indexer(labels)})
 
 
 def _ordered_maps(maps: xr.Dataset) -> xr.Dataset:
@@ -145,7 +150,7 @@ def _along(dataset: xr.Dataset, dim: str, labels: pd.Index, group: str) -> xr.Da
             f'group "{group}" has other labels along {dim} than group "swiss_transform": something '
             f"was selected from one of them. {WHOLE}."
         )
-    return dataset.sel({dim: labels})
+    return _selected(dataset, dim, labels)
 
 
 def _check_draws(draws: xr.Dataset, maps: xr.Dataset, group: str) -> None:
@@ -191,7 +196,7 @@ def _same_draws(dataset: xr.Dataset, draws: xr.Dataset, group: str) -> xr.Datase
                 f'group "{group}" lacks draws that the merged draws have, along {dim}. Select '
                 "chains and draws of all groups alike, or none."
             )
-        dataset = dataset.sel({dim: wanted})
+        dataset = _selected(dataset, dim, wanted)
     return dataset
 
 

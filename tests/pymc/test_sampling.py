@@ -193,7 +193,7 @@ def test_other_kinds(run, kind):
 @pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
 @pytest.mark.parametrize("kind", ["inflated", "fractionated", "full_prior"])
 def test_merge_needs_no_further_argument(run, kind):
-    idatas = run(mean_only, batches=3, kind=kind, draws=500, random_seed=8)
+    idatas = run(mean_only, batches=3, kind=kind, draws=500, tune=500, random_seed=8)
     merged = merge(idatas)
     y = DATA["y"].to_numpy()
     precision = 1 / 100 + len(y)
