@@ -186,7 +186,7 @@ def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a kind that was guessed, or that the batches do not look like."""
     diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
     kind_from = maps.attrs.get("swiss_kind_from", "argument")
-    if groups.get("swiss_certificate", xr.Dataset()).attrs.get("verdict", "").startswith("cert"):
+    if (verdict := verdict_of(groups)) is not None and verdict.status == CERTIFIED:
         return
     if kind_from == "guess":
         count = round(float(maps["stands_for"] * maps.sizes["batch"]))

@@ -68,6 +68,7 @@ def warn_poor_batches(
     glances: Sequence[Glance],
     frame: Any,
     kind: str,
+    needs_gaussian: bool,
 ) -> None:
     """Warn, once, of batches that no merge can make good: skewed, unconverged or divergent.
 
@@ -77,10 +78,12 @@ def warn_poor_batches(
         The space of the merge, with the labels of its parameters.
     kind : str
         The kind of sub-posterior.
+    needs_gaussian : bool
+        Whether skewness harms the method.
     """
     parts = []
     skewed = np.median([one.skewness for one in glances], axis=0)
-    if (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
+    if needs_gaussian and (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
         strong = strong[np.argsort(-np.abs(skewed[strong]))]
         named = _named([f"{frame.labels[at]} ({skewed[at]:.1f})" for at in strong])
         owners = np.array(frame.owners)

@@ -230,7 +230,8 @@ def merge(
         if doubt != LOOKS_INFLATED:
             warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
 
-        warn_poor_batches(batches, [m.glance for m in moments], frame, counted.kind)
+        needs_gaussian = not chosen.any_shape
+        warn_poor_batches(batches, [m.glance for m in moments], frame, counted.kind, needs_gaussian)
 
         if chosen.makes == "maps":
             affine = methods.rescaled_maps(chosen.combine(given, **options), factors)

@@ -536,7 +536,7 @@ def test_an_error_of_a_sum_of_slopes_is_not_overlooked(logistic_regression, samp
 
 def test_too_few_draws_to_tell_are_said_so_and_as_many_as_advised_certify():
     rng, size = np.random.default_rng(1), 100
-    densities = [Normal(rng.normal(0, 0.5, size), 1.0, 2.0) for _ in range(5)]
+    densities = [Normal(rng.normal(0, 1.0, size), 1.0, 2.0) for _ in range(5)]
     draws = [{"x": one.draw(rng, power=5, shape=(4, 1000))} for one in densities]
     merged = az_swiss.merge(draws, kind="inflated", covariance="corrected")
     refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)

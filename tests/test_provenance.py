@@ -26,7 +26,7 @@ def test_one_batch_of_another_width_is_named():
     assert found.widths[-1] == pytest.approx(2.0, rel=0.2)
     assert found.doubt.startswith("the draws of west (")
     assert "times as wide) have not the sds" in found.doubt
-    assert "wrong kind or powers. Pass the densities" in found.doubt
+    assert found.doubt.endswith("wrong kind or powers")
 
 
 def test_many_batches_of_few_draws_are_doubted_together():

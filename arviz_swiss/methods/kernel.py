@@ -22,7 +22,7 @@ FEWEST_EFFECTIVE = 25
 NOTABLE_SHIFT, NOTABLE_WIDTH = 0.25, 1.25
 
 
-@register("semiparametric", expects="fractionated", makes="draws")
+@register("semiparametric", expects="fractionated", makes="draws", any_shape=True)
 def semiparametric(
     given: Given,
     draws: np.ndarray,
@@ -82,7 +82,7 @@ def semiparametric(
     return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy)
 
 
-@register("nonparametric", expects="fractionated", makes="draws")
+@register("nonparametric", expects="fractionated", makes="draws", any_shape=True)
 def nonparametric(
     given: Given,
     draws: np.ndarray,

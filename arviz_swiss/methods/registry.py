@@ -28,12 +28,14 @@ class Method(NamedTuple):
 
     `makes` is "maps" (one affine map a batch) or "draws" (new ones). `pools` says that the result
     has the pooled moments, which alone can take a prior into account that counts other than once.
+    `any_shape` says that the sub-posteriors need not be near a Gaussian.
     """
 
     name: str
     expects: str
     makes: str
     pools: bool
+    any_shape: bool
     combine: Callable
 
     @property
@@ -49,7 +51,9 @@ class Method(NamedTuple):
 METHODS: dict[str, Method] = {}
 
 
-def register(name: str, *, expects: str, makes: str = "maps", pools: bool = False) -> Callable:
+def register(
+    name: str, *, expects: str, makes: str = "maps", pools: bool = False, any_shape: bool = False
+) -> Callable:
     """Return a decorator that makes a function available as ``merge(method=name)``.
 
     Parameters
@@ -61,10 +65,12 @@ def register(name: str, *, expects: str, makes: str = "maps", pools: bool = Fals
         Whether the function returns one affine map a batch, or new draws.
     pools : bool, default False
         Whether the result has the pooled mean and covariance.
+    any_shape : bool, default False
+        Whether it is made for sub-posteriors that are far from Gaussian.
     """
 
     def add(combine: Callable) -> Callable:
-        METHODS[name] = Method(name, expects, makes, pools, combine)
+        METHODS[name] = Method(name, expects, makes, pools, any_shape, combine)
         return combine
 
     return add
