@@ -16,6 +16,7 @@ from arviz_swiss.flatten import Layout
 from arviz_swiss.numbering import are_shuffled, describe
 from arviz_swiss.progress import Bar
 from arviz_swiss.provenance import edges
+from arviz_swiss.spaces import plain_model
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
 # A density of n rows holds several (points, n) arrays.
@@ -132,8 +133,10 @@ def match_densities(densities: Any, labels: Sequence[str], kind: str) -> dict[st
             f"density, got {type(densities).__name__}."
         )
     for position, (label, density) in enumerate(matched.items()):
-        if not is_model(density):
-            _check_methods(f'batch {position} ("{label}")', density, kind)
+        batch = f'batch {position} ("{label}")'
+        matched[label] = plain_model(density, batch)
+        if not is_model(matched[label]):
+            _check_methods(batch, density, kind)
     return matched
 
 

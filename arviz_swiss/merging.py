@@ -39,6 +39,7 @@ from arviz_swiss.spaces import (
     coords_of,
     find_space,
     free_variables,
+    plain_model,
     split_choices,
 )
 from arviz_swiss.summaries import find_frame, summarise, summarise_prior
@@ -188,10 +189,7 @@ def merge(
     chosen = methods.find(method)
     methods.check_options(chosen, options)
     check_covariance(covariance)
-    if model is not None:
-        from arviz_swiss.pymc.formulas import from_bambi
-
-        model = from_bambi(model, "model")
+    model = plain_model(model, "model")
     with opened(idatas, group) as (batches, container):
         kept = positions_kept(batches, drop)
         dropped = [batch.label for batch in batches if batch.position not in kept]

@@ -1,6 +1,7 @@
 """Where the merge happens: the variables' unconstrained space."""
 
 import json
+import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -154,6 +155,15 @@ class TransformSpace:
 
     def _of(self, name: str) -> Any:
         return self.transforms.get(name) or transforms.Identity()
+
+
+def plain_model(model: Any, where: str) -> Any:
+    """Return the PyMC model of a Bambi model, anything else as it is; import neither."""
+    if "bambi" not in sys.modules:
+        return model
+    from arviz_swiss.pymc.formulas import from_bambi
+
+    return from_bambi(model, where)
 
 
 def free_variables(model: Any) -> list[str] | None:

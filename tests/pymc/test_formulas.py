@@ -8,7 +8,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 
-from arviz_swiss import containers, merge
+from arviz_swiss import containers, merge, partition, refine
 from arviz_swiss.pymc import sample_batches
 from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.warnings import MergeWarning
@@ -50,6 +50,11 @@ def test_a_bambi_model_is_sampled():
     found = [float(merged.posterior[name].mean()) for name in ("Intercept", "x")]
     # 2,000 draws of which a tenth count, and the merge's own error of the order of 2 / sqrt(200)
     assert np.all(np.abs(found - expected) < (4.5 / np.sqrt(200) + 2 / np.sqrt(200)) * sds)
+
+    models = [formula(DATA.iloc[rows]) for rows in partition(DATA, 2, random_seed=3)]
+    refined = refine(merged, models, random_seed=1, progressbar=False)
+    found = [float(refined.posterior[name].mean()) for name in ("Intercept", "x")]
+    assert np.all(np.abs(found - expected) < 4.5 / np.sqrt(200) * sds)
 
 
 def test_a_built_model_is_not_built_again():
