@@ -194,6 +194,9 @@ def match(
     shared = [
         name for name in names if all(_same_labels(first, batch, name) for batch in batches[1:])
     ]
+    for name in names:
+        if name not in shared:
+            _check_apart(batches, name)
     everywhere = dict.fromkeys(name for chosen in by_batch for name in chosen)
     local = [name for name in everywhere if name not in shared]
     if not shared:
@@ -220,8 +223,8 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
     reasons = []
     if lost := [name for name in matched.local if name not in kept]:
         reasons.append(
-            f"{', '.join(lost)} (batch-local: a model that has them draws them from the prior when "
-            "it predicts from the merged posterior)"
+            f"{', '.join(lost)} (batch-local, by coordinates that differ between batches: a model "
+            "that has them draws them from the prior when it predicts from the merged posterior)"
         )
     if lost := [name for name in matched.deterministic if name not in kept]:
         remedy = (
@@ -232,8 +235,8 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
         reasons.append(f"{', '.join(lost)} (deterministic{remedy})")
     if reasons:
         warnings.warn(
-            f"left out of the merge: {'; '.join(reasons)}. To merge other variables, name them in "
-            "var_names.",
+            f"left out of the merge: {'; '.join(reasons)}. Parameters that the batches share need "
+            "the same coordinates in all of them; var_names chooses what to merge.",
             MergeWarning,
             stacklevel=3,
         )
@@ -379,6 +382,43 @@ def own_dims(batch: Batch, name: str) -> list[str]:
 def _same_labels(first: Batch, batch: Batch, name: str) -> bool:
     return all(
         _order(_index(first, dim), _index(batch, dim)) is not None for dim in own_dims(first, name)
+    )
+
+
+def _check_apart(batches: Sequence[Batch], name: str) -> None:
+    """Refuse a variable of which two batches share some elements, but not all.
+
+    Default labels 0, 1, ... say nothing: they may be of other groups.
+    """
+    for dim in own_dims(batches[0], name):
+        indices = [_index(batch, dim) for batch in batches]
+        if all(index.equals(indices[0]) for index in indices):
+            continue
+        if all(index.equals(pd.RangeIndex(len(index))) for index in indices):
+            continue
+        owners: dict[str, int] = {}
+        for position, index in enumerate(indices):
+            for label in map(str, index):
+                other = owners.setdefault(label, position)
+                if other != position and _order(indices[other], index) is None:
+                    _refuse_overlap(name, dim, label, batches[other], batches[position])
+
+
+def _refuse_overlap(name: str, dim: str, label: str, one: Batch, other: Batch) -> None:
+    known, found = ({str(label) for label in _index(batch, dim)} for batch in (one, other))
+    if known == found:
+        types = " and ".join(str(_index(batch, dim).dtype) for batch in (one, other))
+        raise ValueError(
+            f"variable {name}: the labels of dimension {dim} are the same as text in {one} and "
+            f"{other}, but not equal (types {types}). Give all batches labels of one type."
+        )
+    odd = sorted(known ^ found)[0]
+    has, lacks = (one, other) if odd in known else (other, one)
+    raise ValueError(
+        f"variable {name}: both {one} and {other} have the label {label!r} of dimension {dim}, but "
+        f"{odd!r} is in {has} and not in {lacks}. If {name} is shared, give it the same labels in "
+        "every batch, absent levels too; if it belongs to groups, put whole groups into one batch "
+        "(groups=)."
     )
 
 

@@ -169,6 +169,9 @@ MERGE = [
     ("merge(spoiled(batches, lambda d: d.assign(more=d['tau'])))", ValueError, "south, more"),
     ("merge(spoiled(batches, lambda d: d.rename(term='name')))", ValueError, "south, beta, name"),
     ("merge({k: b.assign_coords(term=['a', 'a']) for k, b in batches.items()})", ValueError, "beta, 'a', unique"),
+    ("merge(spoiled(batches, lambda d: d.assign_coords(term=['a', 'c'])), kind='inflated')", ValueError, "variable beta, north, south, 'b', same labels"),
+    ("merge(spoiled(batches, lambda d: d.isel(term=[0])), kind='fractionated')", ValueError, "variable beta, south, 'b', same labels"),
+    ("merge([b.assign_coords(term=t) for b, t in zip(listed, ([1, 2], [1, 2], ['1', '2']))], kind='inflated')", ValueError, "variable beta, batch 2, one type"),
     ("merge(spoiled(batches, lambda d: d.isel(chain=0)))", ValueError, "south, chain"),
     ("merge(spoiled(batches, lambda d: d.rename(draw='sample')))", ValueError, "south, draw"),
     ("merge(spoiled(batches, lambda d: d.assign(tau=d['tau'].astype(int))))", ValueError, "south, tau, int, ~tau"),
@@ -394,8 +397,7 @@ DIVIDE = [
 # call, words of the warning; what comes back is right, or the merge as it was
 WARNED = [
     ("merge(batches)", "taken as \"inflated\", full_prior"),
-    ("merge(spoiled(batches, lambda d: d.assign_coords(term=['a', 'c'])), kind='inflated')", "left out, beta"),
-    ("merge(spoiled(batches, lambda d: d.isel(term=[0])), kind='inflated')", "left out, beta"),
+    ("merge(spoiled(batches, lambda d: d.assign_coords(term=['y', 'z'])), kind='inflated')", "left out, beta"),
     ("merge(spoiled(batches, lambda d: d.isel(draw=slice(50))), kind='inflated')", "50 to 200 draws"),
     ("merge([{'x': rng.normal(size=(2, 20, 30))} for _ in 'ab'], kind='inflated', covariance='shrunk')", "shrunk, parameters"),
     ("refine(merged, {**densities, 'south': WrongSign([0, 0, 9])}, **quiet)", "merge as it was, grad_log_likelihood, south"),
