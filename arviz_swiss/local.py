@@ -32,6 +32,12 @@ class LocalSpace(Protocol):
     def deterministics(self, arrays: Arrays) -> Arrays:
         """Return what can be computed from all variables of a batch."""
 
+    def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
+        """Return, of pairs of a variable and a deterministic that is a line in it, the slopes."""
+
+    def through(self, deterministics: Mapping[str, str]) -> "LocalSpace":
+        """Return a space in which these variables are moved as deterministics of them."""
+
 
 class LocalTransforms:
     """Each local variable through the transform that the user chose."""
@@ -57,6 +63,14 @@ class LocalTransforms:
     def deterministics(self, arrays: Arrays) -> Arrays:
         """Return nothing: there is no model to compute by."""
         return {}
+
+    def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
+        """Return nothing: there is no model that has lines."""
+        return {}
+
+    def through(self, deterministics: Mapping[str, str]) -> "LocalTransforms":
+        """Return the space itself."""
+        return self
 
 
 def find_local(matched: Matched, model: Any = None) -> dict[str, str]:

@@ -5,8 +5,12 @@ part z from draw j of that batch, in unconstrained space, and moves it by the li
 local on shared draws, ``z_j + G_b (theta' - theta_j)``. For Gaussian sub-posteriors that is exact:
 z given theta depends on the batch's own data only, so its conditional distribution is the same in
 the full posterior. Where theta' is draw j of batch b itself, moved, the pair stays together.
+
+Effects such as ``e = mu + tau z`` are moved as e or as z, whichever is more nearly Gaussian with
+the mean linear in theta: e where the data tell it, z where they do not.
 """
 
+import json
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +30,9 @@ from arviz_swiss.moving import Draws
 from arviz_swiss.spaces import TRIED, Arrays
 from arviz_swiss.summaries import Frame, unconstrained
 from arviz_swiss.warnings import MergeWarning
+
+# Where a deterministic fits no better than this, nothing is gained by moving it instead.
+LEAST_GAIN = 1e-6
 
 
 def owner_coord(dim: str) -> str:
@@ -86,6 +93,8 @@ def move_local(
     batches = matched.batches
     sides = _sides(matched, local, coords)
     computed = _computed(batches, list(local), space, frame)
+    through = _better_lines(batches, moments, local, computed, space, frame)
+    space = space.through(through)
     target = _free_rows({**draws.constrained, **draws.unconstrained}, frame)
     within = _numbers_within_batches(batches, target.shape[0], draws.owners is not None)
     out: Arrays = {}
@@ -115,7 +124,9 @@ def move_local(
     return LocalDraws(
         _pack_posterior(batches, local, sides, out),
         _pack_maps(batches, local, sides, regressions, frame).assign_attrs(
-            swiss_space=space.name, swiss_transforms=space.describe()
+            swiss_space=space.name,
+            swiss_transforms=space.describe(),
+            swiss_through=json.dumps(through),
         ),
         [dim for dim, side in sides.items() if not side.is_ordered],
     )
@@ -213,6 +224,42 @@ def _computed(
             and np.allclose(array, few[name], rtol=1e-4, atol=1e-8, equal_nan=True)
         }
     return found
+
+
+def _better_lines(
+    batches: Sequence[Batch],
+    moments: Sequence[Moments],
+    names: Collection[str],
+    computed: Collection[str],
+    space: LocalSpace,
+    frame: Frame,
+) -> dict[str, str]:
+    """Return, of local variables, the deterministic to move instead, if that fits better.
+
+    The fit is the log density of the variable's draws, an element and draw, where the deterministic
+    is Gaussian about its regression on the shared parameters: minus the log sd about it, plus the
+    log slope, which brings the density to the variable's own scale.
+    """
+    gains: list[dict[tuple[str, str], float]] = []
+    for batch, own in zip(batches, moments, strict=True):
+        arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
+        source = _free_rows(unconstrained(batch, frame), frame)
+        gains.append({})
+        for (name, image), slope in space.slopes(arrays).items():
+            if image in computed:
+                spreads = [_spread(arrays[one], source, own) for one in (name, image)]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
+                gains[-1][name, image] = gain
+    total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
+    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.get)
+    return dict(best)
+
+
+def _spread(image: np.ndarray, source: np.ndarray, moments: Moments) -> np.ndarray:
+    """Return the elements' sds about their regression on the shared parameters."""
+    rest = image - _change(source, _regression(image, source, moments), image.shape)
+    return rest.std(axis=(0, 1))
 
 
 def _numbers_within_batches(batches: Sequence[Batch], chains: int, is_moved: bool) -> np.ndarray:

@@ -207,7 +207,8 @@ def local_space_of(
     """Return the space that local variables were moved in; arguments as of `space_of`."""
     maps, draws = groups["swiss_local"], groups[group]
     moved = json.loads(maps.attrs["swiss_transforms"])
-    if not moved:
+    through = json.loads(maps.attrs.get("swiss_through", "{}"))
+    if not moved and not through:
         return LocalTransforms({})
     if maps.attrs["swiss_space"] != "model":
         return LocalTransforms(bijections.restore(maps.attrs["swiss_transforms"], transforms))
@@ -221,7 +222,14 @@ def local_space_of(
         if name in [variable.name for variable in model.free_RVs]
     }
     shared = [name for name in draws.data_vars if name not in maps]
-    return BatchSpace(model, axes, shared, untransformed=[n for n in axes if n not in moved])
+    space = BatchSpace(
+        model,
+        axes,
+        shared,
+        untransformed=[name for name in axes if name not in moved],
+        deterministics=list(through.values()),
+    )
+    return space.through(through)
 
 
 def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:

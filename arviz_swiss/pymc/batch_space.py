@@ -4,6 +4,7 @@ A batch has its own number of groups, so the graphs of the model are rebuilt for
 length.
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,9 @@ from arviz_swiss.pymc.space import name_of, wrapped
 from arviz_swiss.pymc.usage import arrays_of
 
 __all__ = ["BatchSpace", "depending"]
+
+# What a graph raises that is made for the sizes of the model's own batch.
+UNFIT = (ValueError, TypeError, IndexError, AssertionError, NotImplementedError)
 
 
 class BatchSpace:
@@ -75,6 +79,8 @@ class BatchSpace:
         free = {rv.name: rv for rv in model.free_RVs}
         self.model = model
         self._axes = dict(local)
+        self._untransformed = set(untransformed)
+        self._through: dict[str, str] = {}
         self._roots = {name: rv for name, rv in free.items() if name in {*local, *shared}}
         self.transforms = {
             name: model.rvs_to_transforms[rv]
@@ -114,8 +120,9 @@ class BatchSpace:
             Angles are cut opposite their circular mean.
         """
         images = {name: evaluate(f, arrays)[name] for name, f in self._forward.items()}
+        images |= {name: self._compute(image, arrays) for name, image in self._through.items()}
         for name, image in images.items():
-            if isinstance(self.transforms[name], CircularTransform):
+            if isinstance(self.transforms.get(name), CircularTransform):
                 centre = np.angle(np.exp(1j * image).sum(axis=(0, 1)))
                 images[name] = centre + wrapped(image - centre)
         return images
@@ -137,7 +144,56 @@ class BatchSpace:
         arrays = {**images, **shared}
         for name, function in self._backward.items():  # in the model's order: parents come first
             arrays[name] = evaluate(function, arrays)[name]
-        return {name: arrays[name] for name in self._backward}
+        for name, image in self._through.items():
+            offset, slope = self._line(name, image, arrays)
+            arrays[name] = (images[name] - offset) / slope
+        return {name: arrays[name] for name in (*self._backward, *self._through)}
+
+    def through(self, deterministics: Mapping[str, str]) -> "BatchSpace":
+        """Return a space in which local variables are moved as deterministics of them.
+
+        Parameters
+        ----------
+        deterministics : mapping of name to name
+            Of a local variable without a transform, a deterministic that `slopes` finds for it.
+
+        Returns
+        -------
+        BatchSpace
+        """
+        other = copy.copy(self)
+        other._through = dict(deterministics)
+        return other
+
+    def slopes(self, arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
+        """Find deterministics such as mu + tau * z: given the shared variables, a line in z.
+
+        Parameters
+        ----------
+        arrays : mapping of name to array
+            Draws of shared and local variables, on their own scale.
+
+        Returns
+        -------
+        dict of (variable, deterministic) to array
+            The slope of each element, for local variables that stay on their own scale.
+        """
+        found = {}
+        for image, graph in self._deterministics.items():
+            names = [name for name in self._inputs(graph) if name in self._axes]
+            if len(names) != 1 or names[0] in {*self.transforms, *self._untransformed}:
+                continue
+            (name,) = names
+            try:
+                there = self._compute(image, arrays)
+                offset, slope = self._line(name, image, arrays)
+            except UNFIT:
+                continue
+            if there.shape == arrays[name].shape and np.allclose(
+                there, offset + slope * arrays[name], rtol=1e-6, atol=1e-8
+            ):
+                found[name, image] = slope
+        return found
 
     def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Compute those deterministics that can be, for arrays of these sizes.
@@ -152,14 +208,25 @@ class BatchSpace:
         dict of name to array
         """
         found = {}
-        for name, graph in self._deterministics.items():
-            inputs = self._inputs(graph)
+        for name in self._deterministics:
             try:
-                function = vectorize(inputs, {name: graph}, any_length=self._axes)
-                found[name] = evaluate(function, arrays)[name]
-            except (ValueError, TypeError, IndexError, AssertionError, NotImplementedError):
-                continue  # the graph is made for the sizes of the model's own batch
+                found[name] = self._compute(name, arrays)
+            except UNFIT:
+                continue
         return found
+
+    def _compute(self, name: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        graph = self._deterministics[name]
+        function = vectorize(self._inputs(graph), {name: graph}, any_length=self._axes)
+        return evaluate(function, arrays)[name]
+
+    def _line(
+        self, name: str, image: str, arrays: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return where a deterministic is at zero, and how far it goes by one."""
+        ends = [np.full_like(arrays[name], end) for end in (0.0, 1.0)]
+        start, end = (self._compute(image, {**arrays, name: values}) for values in ends)
+        return start, end - start
 
     def _inputs(self, graph: pt.TensorVariable) -> dict[str, pt.TensorVariable]:
         within = set(ancestors([graph]))
@@ -177,7 +244,8 @@ class BatchSpace:
     def _transform(self, name: str, direction: str) -> Vectorized:
         rv = self._roots[name]
         ndim = (rv if direction == "forward" else self.model.rvs_to_values[rv]).type.ndim
-        value = pt.tensor(name, dtype=rv.type.dtype, shape=(None,) * ndim)
+        # Not pt.tensor, which takes Bambi's names, such as 1|site_sigma, for a dtype.
+        value = pt.TensorType(rv.type.dtype, (None,) * ndim)(name)
         graph = getattr(self.transforms[name], direction)(value, *rv.owner.inputs)
         from_end = rv.type.ndim - self._axes[name]
         if any(a.ndim >= from_end and a.shape[-from_end] > 1 for a in arrays_of([graph])):

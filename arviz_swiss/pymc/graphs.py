@@ -50,8 +50,9 @@ def vectorize(
         name: (None,) * var.type.ndim if name in any_length else var.type.shape
         for name, var in inputs.items()
     }
+    # Not pt.tensor, which takes Bambi's names, such as 1|site_sigma, for a dtype.
     many = {
-        name: pt.tensor(name, dtype=var.type.dtype, shape=(None, *shapes[name]))
+        name: pt.TensorType(var.type.dtype, (None, *shapes[name]))(name)
         for name, var in inputs.items()
     }
     replacements = {inputs[name]: many[name] for name in inputs}

@@ -160,3 +160,102 @@ def test_the_models_order_goes_before_the_sorted_one(problem):
     np.testing.assert_allclose(
         ours["posterior"]["level"], sorted_ones["posterior"]["level"].values[..., order], rtol=1e-9
     )
+
+
+def scattered(part, group_sd, seed, draws=(2, 500)):
+    """Return draws of mu, tau and effects that the data tell: those about their group's mean."""
+    rng = np.random.default_rng(seed)
+    means = part.groupby("school")["y"].mean()
+    mu, tau = rng.normal(1, 0.4, draws), np.exp(rng.normal(0.5, 0.3, draws))
+    effects = means.to_numpy() + group_sd * rng.standard_normal((*draws, len(means)))
+    return list(means.index), {"mu": mu, "tau": tau, "effect": effects}
+
+
+def as_batch(schools, values, sampled, share):
+    posterior = containers.read(values).groups["posterior"]
+    dims = {dim: "school" for dim in posterior.dims if dim not in ("chain", "draw")}
+    for name in ("effect", "z"):
+        if name in posterior:
+            array = posterior[name].rename({posterior[name].dims[-1]: "school"})
+            posterior = posterior.assign({name: array})
+    posterior = posterior.drop_dims([dim for dim in dims if dim in posterior.dims])
+    attrs = {
+        "sampled_variables": sampled,
+        "swiss_kind": "fractionated",
+        "swiss_power": 1.0,
+        "swiss_prior_power": share,
+        "swiss_local": sampled[-1],
+    }
+    posterior = posterior.assign_coords(school=schools).assign_attrs(attrs)
+    return containers.build({"posterior": posterior}, containers.native_kind())
+
+
+def varying(data, centred):
+    codes, schools = pd.factorize(data["school"], sort=True)
+    with pm.Model(coords={"school": schools}) as model:
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 3)
+        if centred:
+            effect = pm.Normal("effect", mu, tau, dims="school")
+        else:
+            z = pm.Normal("z", dims="school")
+            effect = pm.Deterministic("effect", mu + tau * z, dims="school")
+            pm.Deterministic("doubled", 2 * z, dims="school")
+        pm.Normal("y", effect[codes], observed=data["y"].to_numpy())
+    return model
+
+
+def posterior_of(merged):
+    return containers.read(merged).groups["posterior"]
+
+
+def batches_of_effects(parts, share):
+    pairs = []
+    for seed, part in enumerate(parts):
+        schools, values = scattered(part, 0.2, seed)
+        z = (values["effect"] - values["mu"][..., None]) / values["tau"][..., None]
+        centred = as_batch(schools, values, ["mu", "tau", "effect"], share)
+        values |= {"z": z}
+        pairs.append((centred, as_batch(schools, values, ["mu", "tau", "z"], share)))
+    return zip(*pairs, strict=True)
+
+
+@pytest.mark.parametrize("given", ["all data", "one batch"])
+def test_effects_are_the_same_however_they_are_written(given):
+    """z is solved for from the moved effects: a line in tau, it is none in z."""
+    data, parts = make_data()
+    centred, others = batches_of_effects(parts, 1 / 3)
+    rows = data if given == "all data" else parts[1]
+    expected = posterior_of(az_swiss.merge(list(centred), model=varying(data, centred=True)))
+    merged = az_swiss.merge(list(others), model=varying(rows, centred=False))
+    found = posterior_of(merged)
+    np.testing.assert_allclose(found["effect"], expected["effect"], rtol=1e-8, atol=1e-8)
+    again = found["mu"] + found["tau"] * found["z"]
+    np.testing.assert_allclose(found["effect"], again.transpose(*found["effect"].dims), atol=1e-8)
+    back = az_swiss.subposteriors(merged, model=varying(rows, centred=False))
+    for batch, restored in zip(others, back.values(), strict=True):
+        before = posterior_of(batch)["z"]
+        np.testing.assert_allclose(
+            posterior_of(restored)["z"].sel(school=before["school"]), before, atol=1e-6
+        )
+
+
+def test_effects_that_the_data_do_not_tell_are_moved_as_they_are_drawn():
+    """Where z has its prior, whatever tau, it is z that keeps its distribution."""
+    data, parts = make_data()
+    batches, drawn = [], []
+    for seed, part in enumerate(parts):
+        schools, values = scattered(part, 0.2, seed)
+        z = np.random.default_rng(10 + seed).standard_normal(values["effect"].shape)
+        values |= {"z": z, "effect": values["mu"][..., None] + values["tau"][..., None] * z}
+        batches.append(as_batch(schools, values, ["mu", "tau", "z"], 1 / 3))
+        drawn.append(z)
+    merged = az_swiss.merge(batches, model=varying(data, centred=False))
+    groups = containers.read(merged).groups
+    assert groups["swiss_local"].attrs["swiss_through"] == "{}"
+    owners = groups["swiss_local"]["batch_school"]
+    for b, z in enumerate(drawn):
+        schools = owners["school"].values[owners.values == f"b{b}"]
+        found = groups["posterior"]["z"].sel(school=schools).values
+        rest = found - np.concatenate([z] * len(drawn))
+        # regression of 1,000 draws on two parameters: slopes have sd 1 / sqrt(1000)
+        assert np.sqrt(np.mean(rest**2)) < 5 * np.sqrt(2 / 1000)
