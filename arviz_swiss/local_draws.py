@@ -184,8 +184,26 @@ def _side(batches: Sequence[Batch], dim: str, wanted: Sequence[Any] | None) -> S
         order = order_of(indices, wanted)
         places = np.argsort(order.positions)
         return Side(own, own, owners, places, False, order.is_known)
+    _check_numbering(batches, dim, indices)
     unique = np.array([f"{owner}:{label}" for owner, label in zip(owners, own, strict=True)])
     return Side(own, unique, owners, np.arange(own.size), True, False)
+
+
+def _check_numbering(batches: Sequence[Batch], dim: str, indices: Sequence[pd.Index]) -> None:
+    """Refuse a group that is in several batches; labels that number a batch's own may repeat."""
+    numbered = [index.equals(pd.RangeIndex(len(index))) for index in indices]
+    if all(numbered) or all(set(index) == set(indices[0]) for index in indices):
+        return
+    owners: dict[Any, Batch] = {}
+    for batch, index in zip(batches, indices, strict=True):
+        for label in index:
+            if owners.setdefault(label, batch) is not batch:
+                raise ValueError(
+                    f"{dim} {str(label)!r} is in {owners[label]} and in {batch}, but a group must "
+                    "lie in one batch. Sample again with groups= that keeps its rows together, or "
+                    f"give every batch the labels of all data along {dim}, which makes its "
+                    "parameters shared."
+                )
 
 
 def _as_array(index: pd.Index) -> np.ndarray:

@@ -348,3 +348,30 @@ def test_deterministics_of_local_variables_are_local(problem):
     assert posterior.attrs["swiss_local"] == "z"
     expected = 3 * posterior["mu"] + 2 * posterior["z"]
     xr.testing.assert_allclose(posterior["u"], expected.transpose("chain", "draw", "school"))
+
+
+def said_local(draws, labels):
+    return [
+        batch_of(values, own).assign_attrs(swiss_local="z")
+        for values, own in zip(draws, labels, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("third", [["c", "x", "y", "w"], ["a", "b", "c", "d"]])
+def test_a_group_in_two_batches_is_refused(problem, third):
+    """Its rows inform one effect, not two: the shared parameters would be wrong as well."""
+    _, draws = problem
+    batches = said_local(draws, [list("abcd"), list("efgh"), third])
+    label = third[0]
+    with pytest.raises(
+        ValueError, match=rf'school \'{label}\' is in batch 0 \("b0"\) and in batch 2 .*groups='
+    ):
+        az_swiss.merge(batches, kind="fractionated")
+
+
+@pytest.mark.parametrize("labels", [["first", "second", "third", "fourth"], [1, 2, 3, 4]])
+def test_labels_that_number_a_batchs_own_groups_are_made_unique(problem, labels):
+    _, draws = problem
+    with pytest.warns(MergeWarning, match="repeat between batches"):
+        merged = az_swiss.merge(said_local(draws, [labels] * 3), kind="fractionated")
+    assert posterior_of(merged)["school"].values[4] == f"b1:{labels[0]}"

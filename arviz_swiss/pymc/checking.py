@@ -66,15 +66,18 @@ def check_models(
         local = structure.find_local(first, second, together)
         structure.check_local(local, first, second, kind=kind, grouped=grouped)
         structure.check_same(first, second, local, "batch b1")
-        _check_later(build, data, indices, kind, first, local)
+        _check_later(
+            build, data, indices, kind, dict(zip(names, described[:2], strict=False)), local
+        )
     temper(first_model, kind, len(indices[0]), row_count(data), local, untransformed)
     if kind == "full_prior":
         _check_prior(first_model, local)
     return first, local
 
 
-def _check_later(build, data, indices, kind, first: structure.Structure, local) -> None:
+def _check_later(build, data, indices, kind, known: dict[str, structure.Structure], local) -> None:
     """Refuse later batches whose parameters are others, before any time is spent on sampling."""
+    latent = [name for name in local if not any(name in one.imputed for one in known.values())]
     for position, index in enumerate(indices[2:], start=2):
         where = f"batch b{position}"
         try:
@@ -83,7 +86,9 @@ def _check_later(build, data, indices, kind, first: structure.Structure, local) 
             continue
         described = structure.describe(model, len(index))
         structure.check_predictors(described, kind, where)
-        structure.check_same(first, described, local, where)
+        structure.check_same(known["batch b0"], described, local, where)
+        structure.check_apart(known, described, latent, where)
+        known[where] = described
 
 
 def _check_prior(model: pm.Model, local) -> None:

@@ -1,16 +1,18 @@
 """What the batches' models have in common: which free variables are shared, which are local."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pymc as pm
 import pytensor
+from pymc.distributions.transforms import ZeroSumTransform
 
 from arviz_swiss.pymc.graphs import UNCOMPILED, names_among
 from arviz_swiss.pymc.observed import imputed_names
 
 __all__ = [
     "Structure",
+    "check_apart",
     "check_local",
     "check_model",
     "check_predictors",
@@ -35,6 +37,8 @@ class Structure(NamedTuple):
         Free variables that are missing entries of observed data.
     predictors : tuple of str
         Those of them that other observed variables depend on.
+    zero_sum : tuple of (str, tuple of int)
+        Free variables that sum to zero, and along which axes.
     """
 
     rows: int
@@ -42,6 +46,7 @@ class Structure(NamedTuple):
     labels: dict[str, tuple[tuple | None, ...]]
     imputed: tuple[str, ...]
     predictors: tuple[str, ...] = ()
+    zero_sum: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 def check_model(model: Any, where: str) -> None:
@@ -121,7 +126,12 @@ def describe(model: pm.Model, rows: int) -> Structure:
         coords = (None if dim is None else model.coords.get(dim) for dim in dims)
         labels[name] = tuple(None if values is None else tuple(values) for values in coords)
     imputed = tuple(imputed_names(model))
-    return Structure(rows, shapes, labels, imputed, _predictors(model, imputed))
+    zero_sum = tuple(
+        (rv.name, tuple(int(axis) % rv.type.ndim for axis in transform.zerosum_axes))
+        for rv, transform in model.rvs_to_transforms.items()
+        if isinstance(transform, ZeroSumTransform)
+    )
+    return Structure(rows, shapes, labels, imputed, _predictors(model, imputed), zero_sum)
 
 
 def _predictors(model: pm.Model, imputed: Sequence[str]) -> tuple[str, ...]:
@@ -182,7 +192,7 @@ def check_local(
     Raises
     ------
     ValueError
-        If local variables are inflated, or may be spread over several batches.
+        If local variables are inflated, may be spread over several batches, or sum to zero.
     """
     latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
     if not latent:
@@ -206,13 +216,54 @@ def check_local(
             "their rows may be in several batches. Pass groups=, the label of each row's group, "
             "to keep all rows of a group in one batch."
         )
-    for name in latent:
-        if shared := _overlap(first, second, name):
+    check_apart({"batch b0": first}, second, latent, "batch b1")
+    for name, axes in first.zero_sum:
+        if name in latent and set(axes) & set(_differing(first, second, name)):
             raise ValueError(
-                f"Free variable {name} has coordinate {shared[0]!r} in batch b0 and in batch b1, "
-                "but differs between them in others. Pass groups= by which each coordinate is in "
-                "one batch only, or give it the coordinates of the whole data in every batch."
+                f"Free variable {name} has groups of one batch alone, but its prior makes those of "
+                "all batches sum to zero together, which batches cannot know of each other. Use "
+                "pm.Normal, which is proper without the constraint."
             )
+
+
+def check_apart(
+    earlier: Mapping[str, Structure], other: Structure, names: Iterable[str], where: str
+) -> None:
+    """Refuse a group that is in two batches.
+
+    Parameters
+    ----------
+    earlier : mapping of str to Structure
+        The models of earlier batches.
+    other : Structure
+        The model of a later batch.
+    names : iterable of str
+        Local variables.
+    where : str
+        The later batch, for the error.
+
+    Raises
+    ------
+    ValueError
+        If they share a label, unless all of them only number their own groups.
+    """
+    for name in names:
+        for *before, labels in zip(
+            *(one.labels[name] for one in (*earlier.values(), other)), strict=True
+        ):
+            known = [*before, labels]
+            if None in known or all(map(_counts, known)):
+                continue
+            if all(set(one) == set(labels) for one in before):
+                continue
+            for batch, one in zip(earlier, before, strict=True):
+                if shared := [label for label in one if label in set(labels)]:
+                    raise ValueError(
+                        f"Free variable {name} has coordinate {shared[0]!r} in {batch} and in "
+                        f"{where}, but differs between batches in others. Pass groups= by which "
+                        "each coordinate is in one batch only, or give it the coordinates of the "
+                        "whole data in every batch."
+                    )
 
 
 def check_predictors(structure: Structure, kind: str, where: str) -> None:
@@ -298,12 +349,16 @@ def _one_per_row(first: Structure, second: Structure, name: str) -> bool:
     return first.rows in first.shapes[name] and second.rows in second.shapes[name]
 
 
-def _overlap(first: Structure, second: Structure, name: str) -> list:
-    """Labels of a local variable that two batches share, unless they only count from zero."""
-    for a, b in zip(first.labels[name], second.labels[name], strict=True):
-        if a and b and set(a) != set(b) and not (_counts(a) and _counts(b)):
-            return [label for label in a if label in set(b)]
-    return []
+def _differing(first: Structure, second: Structure, name: str) -> list[int]:
+    """Return the axes along which batches have groups of their own; all, if none tells."""
+    axes = range(len(first.shapes[name]))
+    found = [
+        axis
+        for axis in axes
+        if first.shapes[name][axis] != second.shapes[name][axis]
+        or first.labels[name][axis] != second.labels[name][axis]
+    ]
+    return found or list(axes)
 
 
 def _counts(labels: tuple) -> bool:

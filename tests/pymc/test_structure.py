@@ -6,6 +6,7 @@ import pymc as pm
 import pytest
 
 from arviz_swiss.pymc.structure import (
+    check_apart,
     check_local,
     check_model,
     check_same,
@@ -130,3 +131,42 @@ def test_models_that_cannot_be_divided():
         pm.Normal("y", observed=[1.0])
     with pytest.raises(ValueError, match=r"batch b2: the model has no free variables"):
         check_model(model, "batch b2")
+
+
+def test_a_later_batch_with_a_group_of_an_earlier_one_is_refused():
+    known = [GROUPS.iloc[:6], GROUPS.iloc[6:12]]
+    structures = described(lambda b: random_effects(b, True), *known, GROUPS.iloc[3:6])
+    earlier = dict(zip(["batch b0", "batch b1"], structures, strict=False))
+    with pytest.raises(ValueError, match=r"u has coordinate 'b' in batch b0 and in batch b7, but"):
+        check_apart(earlier, structures[2], ["u"], "batch b7")
+    whole = describe(random_effects(GROUPS.iloc[:6], True), 6)
+    with pytest.raises(ValueError, match=r"u has coordinate 'a' in batch b0 and in batch b2, but"):
+        check_apart(earlier, whole, ["u"], "batch b2")
+    check_apart(earlier, describe(random_effects(SECOND, True), 12), ["u"], "batch b2")
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_effects_that_sum_to_zero_over_all_batches_are_refused(labelled):
+    def build(batch):
+        codes, names = pd.factorize(batch["group"])
+        with pm.Model(coords={"group": names} if labelled else None) as model:
+            u = pm.ZeroSumNormal("u", **({"dims": "group"} if labelled else {"shape": len(names)}))
+            pm.Normal("y", u[codes], observed=batch["y"])
+        return model
+
+    structures = described(build, FIRST, SECOND, GROUPS)
+    local = find_local(*structures)
+    with pytest.raises(ValueError, match=r"u has groups of one batch.*sum to zero.*pm\.Normal"):
+        check_local(local, *structures[:2], kind="fractionated", grouped=True)
+
+
+def test_effects_may_sum_to_zero_along_a_shared_axis():
+    def build(batch):
+        codes, names = pd.factorize(batch["group"])
+        with pm.Model(coords={"group": names, "k": ["l", "m", "n"]}) as model:
+            u = pm.ZeroSumNormal("u", dims=("group", "k"))
+            pm.Normal("y", u[codes, 0], observed=batch["y"])
+        return model
+
+    structures = described(build, FIRST, SECOND, GROUPS)
+    check_local(("u",), *structures[:2], kind="fractionated", grouped=True)
