@@ -20,6 +20,8 @@ from arviz_swiss.warnings import MergeWarning
 
 # The position of draws that are not a batch's: those of the prior.
 NO_BATCH = -1
+# Ends PyMC's name of the missing entries of observed data.
+MISSING = "_unobserved"
 
 
 class Batch(NamedTuple):
@@ -221,12 +223,21 @@ def load_arrays(batch: Batch, layout: Layout) -> dict[str, np.ndarray]:
 def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = False) -> None:
     """Name, in one warning, the variables that are neither merged nor kept in another way."""
     reasons = []
-    if lost := [name for name in matched.local if name not in kept]:
+    missing = [name for name in matched.local if is_missing_values(matched.batches, name)]
+    missing += [
+        name for name in matched.deterministic if f"{name}{MISSING}" in missing and name not in kept
+    ]
+    if missing:
+        reasons.append(
+            f"{', '.join(missing)} (missing values: PyMC draws those of outcomes anew, given the "
+            "merged parameters; those of predictors, without regard to the outcome)"
+        )
+    if lost := [name for name in matched.local if name not in {*kept, *missing}]:
         reasons.append(
             f"{', '.join(lost)} (batch-local, by coordinates that differ between batches: a model "
             "that has them draws them from the prior when it predicts from the merged posterior)"
         )
-    if lost := [name for name in matched.deterministic if name not in kept]:
+    if lost := [name for name in matched.deterministic if name not in {*kept, *missing}]:
         remedy = (
             ", and in the model no function of the merged variables alone: recompute from the draws"
             if has_model
@@ -240,6 +251,13 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
             MergeWarning,
             stacklevel=3,
         )
+
+
+def is_missing_values(batches: Sequence[Batch], name: str) -> bool:
+    """Tell the variable that PyMC makes of missing entries of observed data."""
+    return name.endswith(MISSING) and any(
+        name in batch.draws and own_dims(batch, name) == [f"{name}_dim_0"] for batch in batches
+    )
 
 
 def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:

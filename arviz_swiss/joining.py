@@ -1,5 +1,6 @@
 """The batches' data, put together again."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from arviz_swiss.batches import Batch
 DATA_GROUPS = ("observed_data", "constant_data")
 # Joined in other ways, or not at all for a reason that is said elsewhere.
 OTHER_GROUPS = ("sample_stats",)
+# Of so many orders that the batches could have, one that is sorted is no chance.
+ENOUGH_ORDERS = 1000
 
 
 class Order(NamedTuple):
@@ -35,19 +38,26 @@ def order_of(indices: Sequence[pd.Index], wanted: Sequence[Any] | None = None) -
 
     That is the order of `wanted`, a model's labels, if it has them all; else they are sorted. A
     batch keeps the order of the rows that it was given, so that batches whose labels are not sorted
-    show that the full data's are not.
+    show that the full data's are not. Labels that are sorted in every batch show that the full
+    data's are, if there are enough of them that chance would not do it, or if they are 0, 1, ...
     """
     labels = indices[0].append(list(indices[1:]))
-    if wanted is not None and len(wanted) == len(labels):
-        wanted = pd.Index(wanted)
-        positions = labels.get_indexer(wanted) if wanted.is_unique else np.array([-1])
-        if (positions >= 0).all():
-            return Order(positions, True)
+    if wanted is not None and (wanted := pd.Index(wanted)).is_unique:
+        places = wanted.get_indexer(labels)
+        if (places >= 0).all():
+            return Order(np.argsort(places, kind="stable"), True)
     try:
         positions = np.asarray(labels.argsort(kind="stable"))
     except TypeError:  # numbers and text cannot be compared
         return Order(np.arange(len(labels)), False)
-    return Order(positions, all(index.is_monotonic_increasing for index in indices))
+    if not all(index.is_monotonic_increasing for index in indices):
+        return Order(positions, False)
+    is_evident = (
+        len(indices) == 1
+        or labels[positions].equals(pd.RangeIndex(len(labels)))
+        or sum(math.lgamma(len(index) + 1) for index in indices) > math.log(ENOUGH_ORDERS)
+    )
+    return Order(positions, is_evident)
 
 
 def join_data(
@@ -81,7 +91,8 @@ def join_data(
             if len(parts) < len(batches) or any(part.dims != parts[0].dims for part in parts):
                 left_out.append(f"{group}/{name}")
             elif len(parts) > 1 and (
-                _has_unlabelled_rows(parts, rows) or _number_elements(parts, batches, local_dims)
+                _has_unlabelled_rows(parts, rows)
+                or (group == "constant_data" and _number_elements(parts, batches, local_dims))
             ):
                 left_out.append(f"{group}/{name}")
             elif all(parts[0].equals(part) for part in parts[1:]):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from arviz_swiss import transforms
-from arviz_swiss.batches import Batch, Matched, own_dims
+from arviz_swiss.batches import Batch, Matched, is_missing_values, own_dims
 from arviz_swiss.spaces import Arrays, TransformSpace, check_only_none
 
 
@@ -78,7 +78,8 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
 
     It is the one whose labels differ between batches; where all have the same labels (default
     0, 1, ... for as many groups), the first with default ones. A variable without dimensions of
-    its own, or with several that differ, has no such place and is not among the result.
+    its own, or with several that differ, has no such place and is not among the result; nor are
+    missing values of observed data, which have no labels and are drawn anew by predictions.
     Deterministics that have the dimension of a local variable are local; or one of its length, if
     lengths differ between batches or the model says that the deterministic depends on local
     variables.
@@ -86,7 +87,7 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
     batches, found = matched.batches, {}
     shared_dims = {dim for variable in matched.layout.variables for dim in variable.dims}
     for name in matched.local:
-        if any(name not in batch.draws for batch in batches):
+        if any(name not in batch.draws for batch in batches) or is_missing_values(batches, name):
             continue
         own = own_dims(batches[0], name)
         if any(set(own_dims(batch, name)) != set(own) for batch in batches):

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss import MergeWarning, containers
 from arviz_swiss.joining import order_of
 
 
@@ -57,6 +57,49 @@ def test_labels_that_cannot_be_sorted():
     assert order.positions.tolist() == [0, 1, 2] and not order.is_known
     order = order_of([pd.Index([1, 2]), pd.Index(["a"])], ["a", 2, 1])
     assert order.positions.tolist() == [2, 1, 0] and order.is_known
+
+
+@pytest.mark.parametrize(
+    "labels, is_known",
+    [
+        ([["d"], ["b"], ["a"], ["c"]], False),
+        ([["a", "d"], ["b", "c"]], False),
+        ([[2], [0], [1]], True),
+        ([[10], [30], [20]], False),
+        ([list("acegi"), list("bdfhj")], True),
+        ([list("abc")], True),
+    ],
+    ids=["one a batch", "two a batch", "0, 1, ...", "numbers", "many", "one batch"],
+)
+def test_sorted_by_chance_is_no_known_order(labels, is_known):
+    order = order_of([pd.Index(own) for own in labels])
+    assert np.concatenate(labels)[order.positions].tolist() == sorted(sum(labels, []))
+    assert order.is_known == is_known
+
+
+def test_a_model_of_more_than_the_batches_gives_their_order():
+    order = order_of([pd.Index(["d", "b"]), pd.Index(["a"])], ["b", "c", "a", "d"])
+    assert order.positions.tolist() == [1, 2, 0] and order.is_known
+
+
+def test_outcomes_of_zero_and_one_are_no_numbers_of_groups():
+    """Two groups in every batch: codes 0 and 1 are left out, but y is kept."""
+    rng = np.random.default_rng(0)
+    batches = []
+    for b in range(3):
+        values = {"mu": rng.standard_normal((2, 100)), "z": rng.standard_normal((2, 100, 2))}
+        groups = containers.read(values).groups
+        posterior = groups["posterior"].rename(z_dim_0="site")
+        groups["posterior"] = posterior.assign_coords(site=[f"s{b}", f"t{b}"])
+        rows = {"row": np.arange(4 * b, 4 * b + 4)}
+        groups["observed_data"] = xr.Dataset({"y": ("row", np.array([0, 1, 1, 0]))}, rows)
+        groups["constant_data"] = xr.Dataset({"site_of": ("row", np.array([0, 0, 1, 1]))}, rows)
+        batches.append(containers.build(groups, containers.native_kind()))
+    with pytest.warns(MergeWarning, match="order of the elements along site .* is not known"):
+        merged = az_swiss.merge(batches, kind="fractionated")
+    groups = containers.read(merged).groups
+    assert groups["observed_data"]["y"].values.tolist() == [0, 1, 1, 0] * 3
+    assert groups["posterior"].attrs["swiss_left_out"] == "constant_data/site_of"
 
 
 @pytest.mark.parametrize("labels", [None, np.arange(5)])

@@ -268,9 +268,8 @@ def test_arviz_plots_local_variables_as_any(problem, plot):
     import matplotlib.pyplot as plt
 
     _, draws = problem
-    merged = az_swiss.merge(
-        [batch.isel(school=[0]) for batch in labelled(draws)], powers=1.0, kind="fractionated"
-    )
+    batches = [batch_of(values[..., :2], [b]) for b, values in enumerate(draws)]
+    merged = az_swiss.merge(batches, powers=1.0, kind="fractionated")
     getattr(az, plot)(merged)
     plt.close("all")
 
@@ -304,8 +303,8 @@ def test_exact_for_gaussians_in_unconstrained_space(problem):
     """Batches of one, two and three groups, whose effects are Gaussian on the log scale."""
     _, draws = problem
     plain = [
-        batch_of(values[..., : 2 + b], [f"s{b}{g}" for g in range(1 + b)])
-        for b, values in enumerate(draws)
+        batch_of(values[..., : 2 + b], np.arange(1 + b) + start)
+        for b, (values, start) in enumerate(zip(draws, (0, 1, 3), strict=True))
     ]
     logged = [batch.assign(z=np.exp(batch["z"])) for batch in plain]
     expected = containers.read(az_swiss.merge(plain, kind="fractionated")).groups
@@ -375,3 +374,22 @@ def test_labels_that_number_a_batchs_own_groups_are_made_unique(problem, labels)
     with pytest.warns(MergeWarning, match="repeat between batches"):
         merged = az_swiss.merge(said_local(draws, [labels] * 3), kind="fractionated")
     assert posterior_of(merged)["school"].values[4] == f"b1:{labels[0]}"
+
+
+def test_missing_values_are_not_put_side_by_side(problem):
+    """PyMC draws missing outcomes anew: no order is needed, and no prior draws them."""
+    _, draws = problem
+    batches = []
+    for values in draws:
+        missing = {"y_unobserved": values[..., 1:], "y": values[..., 1:].repeat(3, axis=-1)}
+        batch = containers.read({"mu": values[..., 0]} | missing).groups["posterior"]
+        attrs = {"sampled_variables": ["mu", "y_unobserved"], "swiss_local": "y_unobserved"}
+        batches.append(batch.assign_attrs(attrs))
+    for kind in ("fractionated", "inflated"):
+        with pytest.warns(MergeWarning) as record:
+            merged = az_swiss.merge(batches, kind=kind)
+        (message,) = [str(warning.message) for warning in record if "left out" in str(warning)]
+        assert "left out of the merge: y_unobserved, y (missing values: PyMC draws" in message
+        assert "from the prior" not in message
+        assert not any("order" in str(warning.message) for warning in record)
+        assert list(posterior_of(merged).data_vars) == ["mu"]
