@@ -318,7 +318,7 @@ AFTER = [
     ("certify(gone, densities, **quiet)", ValueError, "east"),
     ("certify(merged.sel(term=['a']), densities, **quiet)", ValueError, "beta, b"),
     ("resample(merged)", ValueError, "certify"),
-    ("resample(container)", ValueError, "certify"),
+    ("resample(container)", ValueError, "not a merged object"),
     ("resample(certified, draws=0)", ValueError, "draws"),
     ("resample(certified, random_seed='one')", (TypeError, ValueError), "random_seed"),
     ("subposteriors(made)", ValueError, "consensus"),
