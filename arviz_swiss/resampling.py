@@ -8,11 +8,13 @@ import xarray as xr
 
 from arviz_swiss import containers, weights
 from arviz_swiss.certificate import CERTIFIED, NOT_CERTIFIED, verdict_of, write_verdict
-from arviz_swiss.merged import read_whole
+from arviz_swiss.merged import MERGED, read_whole
 from arviz_swiss.seeds import generator
 from arviz_swiss.warnings import MergeWarning
 
 CHAINS = 4
+# Their draws are their own, whatever the posterior's weights.
+PRIOR_GROUPS = ("prior", "prior_predictive", "sample_stats_prior", "unconstrained_prior")
 
 
 def resample(
@@ -38,19 +40,24 @@ def resample(
     -------
     InferenceData or DataTree
         The draws that were weighed, each as often as its weight says, in random order and in 4
-        chains (fewer, if 4 do not divide `draws`); with the groups that hold data. It is not a
-        merged object any more.
+        chains (fewer, if 4 do not divide `draws`). Groups of the same draws, such as
+        `posterior_predictive` and `log_likelihood`, go with them; data and the prior's draws are
+        kept as they are. It is not a merged object any more.
 
     Raises
     ------
     ValueError
-        When `merged` has no certificate, or `draws` is not a positive integer.
+        When `merged` is no merged object or has no certificate, when draws that were weighed are
+        not there any more, or when `draws` is not a positive integer.
+    TypeError
+        When `merged` is neither a container nor a file.
 
     Warns
     -----
     MergeWarning
         When the merge was not certified: its weights cannot mend it. When fewer draws were weighed
-        than the merge has: the others are lost, and the error by chance grows.
+        than the merge has: the others are lost, and the error by chance grows. When a group has
+        draws of its own and is left out.
 
     See Also
     --------
@@ -88,7 +95,8 @@ def resample(
     groups = contents.groups
     certificate = _certificate_of(groups)
     chains_returned, length = _shape(draws, certificate["log_weight"].size)
-    if told := _losses(groups, group):
+    kept, picked, lost = _split(groups, group)
+    if told := _losses(groups, group, chains_returned * length, lost):
         warnings.warn(told, MergeWarning, stacklevel=2)
     shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     rng = generator(random_seed)
@@ -96,18 +104,18 @@ def resample(
     rows, columns = np.divmod(chosen, shares.shape[1])
     _check_there(groups[group], certificate)
     places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
-    kept = {name: one for name, one in groups.items() if "draw" not in one.dims}
-    kept = {name: one for name, one in kept.items() if not name.startswith("swiss_")}
-    drawn = {
-        name: _picked(groups[name], *places, chains_returned)
-        for name in (group, f"unconstrained_{group}")
-        if name in groups
-    }
+    drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
     drawn[group].attrs["swiss_resampled"] = write_verdict(groups)
-    return containers.build({**drawn, **kept}, contents.kind or containers.native_kind())
+    return containers.build(
+        drawn | {name: groups[name] for name in kept}, contents.kind or containers.native_kind()
+    )
 
 
 def _certificate_of(groups: containers.Groups) -> xr.Dataset:
+    if "swiss_transform" not in groups:
+        raise ValueError(
+            f"not a merged object: it has no group swiss_transform. Pass {MERGED}, after certify."
+        )
     if "swiss_certificate" not in groups:
         raise ValueError(
             "there is no certificate to take weights from: call certify first, and after every "
@@ -126,7 +134,30 @@ def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
     return chains, int(draws) // chains
 
 
-def _losses(groups: containers.Groups, group: str) -> str:
+def _split(groups: containers.Groups, group: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the groups to keep as they are, to pick draws from, and to leave out."""
+    kept, picked, lost = [], [], []
+    for name, dataset in groups.items():
+        if name.startswith("swiss_"):
+            continue
+        if name in PRIOR_GROUPS or not {*containers.SAMPLE_DIMS} & {*dataset.dims}:
+            kept.append(name)
+        elif _has_draws_of(groups[group], dataset):
+            picked.append(name)
+        else:
+            lost.append(name)
+    return kept, picked, lost
+
+
+def _has_draws_of(posterior: xr.Dataset, dataset: xr.Dataset) -> bool:
+    return all(
+        dim in dataset.dims
+        and dataset.get_index(dim).symmetric_difference(posterior.get_index(dim)).empty
+        for dim in containers.SAMPLE_DIMS
+    )
+
+
+def _losses(groups: containers.Groups, group: str, returned: int, lost: list[str]) -> str:
     """Say what is lost by taking the weighed draws for the merged ones; nothing if nothing is."""
     certificate, status = groups["swiss_certificate"], verdict_of(groups).status
     told = []
@@ -135,17 +166,22 @@ def _losses(groups: containers.Groups, group: str) -> str:
     weighed = certificate["log_weight"].size
     merged = groups[group].sizes["chain"] * groups[group].sizes["draw"]
     if weighed < merged:
-        effective = float(certificate["effective_size"])
+        effective = min(float(certificate["effective_size"]), returned)
         error = np.sqrt(groups["swiss_transform"].sizes["parameter"] / effective)
         told.append(
             f"only {weighed} of {merged} merged draws were weighed, and the others are lost: what "
-            f"is returned is worth {effective:.0f} draws, whose mean is off by {error:.2g} sds "
-            "(Mahalanobis) by chance."
+            f"is returned is worth {effective:.0f} independent draws, whose mean is off by "
+            f"{error:.2g} sds (Mahalanobis) by chance."
         )
         if status == CERTIFIED:
             told.append("The merge is certified as it is: use all its draws, without the weights.")
         else:
             told.append(f"certify(merged, densities, draws={merged}) weighs all.")
+    if lost:
+        told.append(
+            f"{', '.join(lost)} cannot go with the draws, having other chains or draws than "
+            f"{group}: left out. Compute them again from what is returned."
+        )
     return " ".join(told)
 
 
@@ -166,7 +202,7 @@ def _picked(
     one = dataset.sel(
         chain=xr.DataArray(np.asarray(chains), dims=along),
         draw=xr.DataArray(np.asarray(draws), dims=along),
-    ).drop_vars(["chain", "draw", "batch"])
+    ).drop_vars(["chain", "draw", "batch"], errors="ignore")
     length = len(draws) // chains_returned
     arrays = {}
     for name, array in one.data_vars.items():

@@ -1,6 +1,7 @@
 import arviz as az
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.special import logsumexp
 
 import arviz_swiss as az_swiss
@@ -148,7 +149,10 @@ def test_draws_that_were_not_weighed_are_told_and_the_advice_keeps_them():
     effective = float(few["swiss_certificate"]["effective_size"])
     told = str(caught[0].message)
     assert f"off by {np.sqrt(20 / effective):.2g} sds" in told
+    assert f"worth {effective:.0f} independent draws" in told
     assert told.endswith("certify(merged, densities, draws=8000) weighs all.")
+    with pytest.warns(az_swiss.MergeWarning, match="worth 80 independent draws, .* off by 0.5 sds"):
+        az_swiss.resample(few, draws=80, random_seed=1)
 
     with pytest.warns(az_swiss.MergeWarning, match="^usable"):
         every = az_swiss.certify(merged, [density], draws=8000, random_seed=1, **QUIET)
@@ -185,3 +189,39 @@ def test_draws_that_were_left_out_since_are_named():
     thinned = containers.build(groups, containers.native_kind())
     with pytest.raises(ValueError, match=r"their draw was left out. Certify again"):
         az_swiss.resample(thinned)
+
+
+def with_groups(merged, **groups):
+    contents = containers.read(merged)
+    return containers.build(contents.groups | groups, contents.kind)
+
+
+def test_groups_of_the_same_draws_go_with_them():
+    merged, densities = normal_case()
+    weighed = az_swiss.certify(merged, densities, draws=3200, random_seed=1, **QUIET)
+    draws = containers.read(weighed).groups["posterior"].drop_vars("batch")
+    predictions = (2 * draws).isel(chain=slice(None, None, -1)).rename(x="y")
+    prior = draws * 0 + 5
+    whole = with_groups(weighed, posterior_predictive=predictions, log_prior=draws, prior=prior)
+    result = az_swiss.resample(whole, draws=1000, random_seed=1)
+    np.testing.assert_array_equal(result["posterior_predictive"]["y"], 2 * result["posterior"]["x"])
+    np.testing.assert_array_equal(result["log_prior"]["x"], result["posterior"]["x"])
+    xr.testing.assert_identical(containers.read(result).groups["prior"], prior)
+
+
+def test_groups_of_other_draws_are_named():
+    merged, densities = normal_case()
+    weighed = az_swiss.certify(merged, densities, draws=3200, random_seed=1, **QUIET)
+    draws = containers.read(weighed).groups["posterior"]
+    whole = with_groups(weighed, posterior_predictive=draws.isel(draw=slice(100)))
+    with pytest.warns(
+        az_swiss.MergeWarning, match="^posterior_predictive cannot go with the draws"
+    ):
+        result = az_swiss.resample(whole, random_seed=1)
+    assert set(containers.read(result).groups) == {"posterior"}
+
+
+def test_what_was_not_merged_is_not_sent_to_certify(to_container):
+    plain = to_container({"x": np.zeros((2, 10))})
+    with pytest.raises(ValueError, match="not a merged object: it has no group swiss_transform"):
+        az_swiss.resample(plain)
