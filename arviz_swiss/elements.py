@@ -197,7 +197,20 @@ def _same_draws(dataset: xr.Dataset, draws: xr.Dataset, group: str) -> xr.Datase
                 "chains and draws of all groups alike, or none."
             )
         dataset = _selected(dataset, dim, wanted)
+    if "batch" in dataset.coords and "batch" in draws.coords:
+        owners, expected = (one["batch"].values.astype(str) for one in (dataset, draws))
+        if not np.array_equal(owners, expected):
+            raise other_draws(group)
     return dataset
+
+
+def other_draws(group: str) -> ValueError:
+    """Return the error about a group whose draws are not those of the merged draws' labels."""
+    return ValueError(
+        f'group "{group}" holds other draws than the merged ones of the same labels. Select chains '
+        "and draws of all groups alike, keep the labels of chain and draw, and change values in "
+        "the result only."
+    )
 
 
 def _ordered(dataset: xr.Dataset, maps: xr.Dataset, along: str, group: str) -> xr.Dataset:

@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_swiss import containers, kernels
 from arviz_swiss import transforms as bijections
 from arviz_swiss.containers import Contents, Groups
-from arviz_swiss.elements import WHOLE, in_order
+from arviz_swiss.elements import WHOLE, in_order, other_draws
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
 from arviz_swiss.local import LocalSpace, LocalTransforms
@@ -21,6 +21,12 @@ from arviz_swiss.spaces import Space, TransformSpace, model_space
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
 # A constant that some batches stored in single precision varies by so much.
 ROUNDING = 1e-6
+# PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
+WITHOUT_MODEL = {"log": "log", "logodds": "logit"}
+# Chains, and draws of each, by which to see whether two groups hold the same draws.
+TRIED = 8
+# Draws that differ by more of their sds are not the same.
+SAME_SDS = 1e-3
 
 
 class Merged(NamedTuple):
@@ -79,7 +85,44 @@ def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(contents.groups) or 'none'}. Pass {MERGED}."
         )
-    return in_order(contents.groups, group), contents.kind or containers.native_kind()
+    groups = in_order(contents.groups, group)
+    _check_paired(
+        groups, group, TransformSpace(_known_transforms(groups[group].attrs), merged_names(groups))
+    )
+    return groups, contents.kind or containers.native_kind()
+
+
+def _known_transforms(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the transforms that a merged object holds; not the user's own, nor all of a model."""
+    spelled = json.loads(attrs.get("swiss_transforms", "{}"))
+    if attrs.get("swiss_space") == "model":
+        return {
+            n: WITHOUT_MODEL[choice] for n, choice in spelled.items() if choice in WITHOUT_MODEL
+        }
+    return {name: choice for name, choice in spelled.items() if not isinstance(choice, dict)}
+
+
+def _check_paired(groups: Groups, group: str, space: Space) -> None:
+    """Refuse draws in the space of the merge that are not those on their own scale.
+
+    Both are matched by the labels of chain and draw, which some selections number anew.
+    """
+    moved = f"unconstrained_{group}"
+    if not space.transforms or moved not in groups:
+        return
+    draws = groups[group]
+    few = {
+        dim: np.unique(np.linspace(0, draws.sizes[dim] - 1, TRIED).astype(int))
+        for dim in containers.SAMPLE_DIMS
+    }
+    images = in_merge_space(groups, group).isel(few)
+    known = images if space.name == "model" else images[list(space.transforms)]
+    back = space.backward({name: known[name].values for name in known.data_vars})
+    for name in space.transforms:
+        own = draws[name].isel(few).values
+        units = draws[name].std(containers.SAMPLE_DIMS).values
+        if (np.abs(back[name] - own) > SAME_SDS * units + ROUNDING * np.abs(own)).any():
+            raise other_draws(moved)
 
 
 def read_whole(merged: Any, group: str) -> Contents:
@@ -192,13 +235,17 @@ def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, m
     names = merged_names(groups)
     spelled = attrs.get("swiss_transforms", "{}")
     if attrs.get("swiss_space") != "model":
-        return TransformSpace(bijections.restore(spelled, transforms), names)
+        space = TransformSpace(bijections.restore(spelled, transforms), names)
+        _check_paired(groups, group, space)
+        return space
     if model is None:
         raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
     moved = json.loads(spelled)
     full = model_space(model, names, None)
     kept = {name: None for name in full.transforms if name not in moved}
-    return model_space(model, names, kept).fitted_to(layout_of(groups[group], names))
+    space = model_space(model, names, kept).fitted_to(layout_of(groups[group], names))
+    _check_paired(groups, group, space)
+    return space
 
 
 def local_space_of(

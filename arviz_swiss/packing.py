@@ -31,6 +31,18 @@ BATCH_ATTRS = (
     "swiss_version",
     "swiss_pymc_version",
 )
+# What a merge says of itself, which neither its batches nor a merge of merged ones inherit.
+MERGE_ATTRS = (
+    "swiss_method",
+    "swiss_transforms",
+    "swiss_space",
+    "swiss_rescaled",
+    "swiss_left_out",
+    "swiss_unordered",
+    "swiss_dropped",
+    "swiss_stands_for",
+    "swiss_resampled",
+)
 
 
 def chain_coords(draws: Draws) -> dict[str, Any]:
@@ -54,7 +66,8 @@ def pack_draws(
 ) -> containers.Groups:
     """Return the groups of merged draws, with the first batch's attributes and what is `said`."""
     first = batches[0]
-    kept = {name: value for name, value in first.attrs.items() if name not in BATCH_ATTRS}
+    own = (*BATCH_ATTRS, *MERGE_ATTRS)
+    kept = {name: value for name, value in first.attrs.items() if name not in own}
     if frame.space.transforms:
         said = {
             **said,

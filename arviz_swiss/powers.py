@@ -49,6 +49,8 @@ class Powers(NamedTuple):
 def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> Powers:
     """Return the powers from the argument, else from the attributes, else from the kind."""
     count = len(batches)
+    if kind is None and powers is None and count > 1:
+        _check_attributed(batches)
     kind_from = _find_source(batches, kind, powers)
     kind = _resolve_kind(batches, kind)
     likelihood = _from_argument(batches, powers)
@@ -183,9 +185,37 @@ def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str
     """Return where the kind is read. Of one batch nothing is guessed, since all kinds coincide."""
     if kind is not None:
         return "argument"
-    if any(name in batch.attrs for batch in batches for name in ("swiss_kind", "swiss_power")):
+    if all(_is_attributed(batch) for batch in batches):
         return "attributes"
     return "guess" if powers is None and len(batches) > 1 else "powers"
+
+
+def _attrs_of(batch: Batch) -> Mapping[str, Any]:
+    """Return the attributes; of a merged posterior none, as they are about its own batches."""
+    return {} if {"swiss_method", "swiss_resampled"} & set(batch.attrs) else batch.attrs
+
+
+def _is_attributed(batch: Batch) -> bool:
+    return bool({"swiss_kind", "swiss_power"} & set(_attrs_of(batch)))
+
+
+def _check_attributed(batches: Sequence[Batch]) -> None:
+    """Refuse merged posteriors, and batches of which only some say what they were sampled from."""
+    for batch in batches:
+        if _attrs_of(batch) is not batch.attrs:
+            raise ValueError(
+                f"{batch} is itself a merged posterior, which counts the prior once, as a plain "
+                'run of the model on its rows does. Pass kind="full_prior" with prior= (draws of '
+                "the prior); or, if its batches were sampled for a merge of merged ones, the kind "
+                "and powers that then remain."
+            )
+    silent = [batch for batch in batches if not _is_attributed(batch)]
+    if silent and len(silent) < len(batches):
+        other = next(batch for batch in batches if _is_attributed(batch))
+        raise ValueError(
+            f"{silent[0]} does not say what it was sampled from, {other} does (its attributes "
+            "swiss_kind and swiss_power). Pass the kind and powers that hold for all batches."
+        )
 
 
 def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
@@ -193,7 +223,7 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
         raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
     recorded = {}
     for batch in batches:
-        if said := batch.attrs.get("swiss_kind"):
+        if said := _attrs_of(batch).get("swiss_kind"):
             recorded.setdefault(said, batch)
     if len(recorded) > 1:
         found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
@@ -265,7 +295,7 @@ def _by_label(batches: Sequence[Batch], powers: Mapping[Any, Any]) -> list[Any]:
 
 def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
     """Return an attribute of every batch; None where no batch has it."""
-    values = [batch.attrs.get(attr) for batch in batches]
+    values = [_attrs_of(batch).get(attr) for batch in batches]
     if all(value is None for value in values):
         return None
     for batch, value in zip(batches, values, strict=True):

@@ -214,4 +214,5 @@ def _picked(
         arrays[name] = ((*containers.SAMPLE_DIMS, *ordered.dims[1:]), values, array.attrs)
     coords = {name: coord for name, coord in one.coords.items() if along not in coord.dims}
     coords |= {"chain": np.arange(chains_returned), "draw": np.arange(length)}
-    return xr.Dataset(arrays, coords=coords, attrs=dataset.attrs)
+    attrs = {name: value for name, value in dataset.attrs.items() if not name.startswith("swiss_")}
+    return xr.Dataset(arrays, coords=coords, attrs=attrs)

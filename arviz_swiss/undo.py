@@ -13,17 +13,7 @@ from arviz_swiss.local import LocalSpace
 from arviz_swiss.local_draws import before_the_merge
 from arviz_swiss.maps import AffineMap, embed, invert, move
 from arviz_swiss.merged import free_places, in_merge_space, local_space_of, open_merged, space_of
-
-MERGE_ATTRS = (
-    "swiss_method",
-    "swiss_transforms",
-    "swiss_space",
-    "swiss_rescaled",
-    "swiss_left_out",
-    "swiss_unordered",
-    "swiss_dropped",
-    "swiss_stands_for",
-)
+from arviz_swiss.packing import MERGE_ATTRS
 
 
 def subposteriors(

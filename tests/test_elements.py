@@ -251,6 +251,22 @@ CUTS = {
         {"unconstrained_posterior": lambda one: one.sel(chain=[0, 1])},
         'group "unconstrained_posterior" lacks draws that the merged draws have, along chain',
     ),
+    "other draws": (
+        {"posterior": lambda one: one.isel(draw=slice(20, None)).assign_coords(draw=range(20))},
+        'group "unconstrained_posterior" holds other draws',
+    ),
+    "labels of draws": (
+        {"posterior": lambda one: one.isel(draw=slice(None, None, -1)).drop_vars("draw")},
+        'group "unconstrained_posterior" holds other draws',
+    ),
+    "labels of chains": (
+        {"posterior": lambda one: one.isel(chain=slice(None, None, -1)).drop_vars("chain")},
+        'group "unconstrained_posterior" holds other draws',
+    ),
+    "values": (
+        {"posterior": lambda one: one.assign(s=1000 * one["s"])},
+        'group "unconstrained_posterior" holds other draws.*change values in the result only',
+    ),
     "all draws": (
         {"posterior": lambda one: one.isel(draw=[])},
         'group "posterior" has no draws any more',
@@ -290,6 +306,38 @@ def test_what_was_cut_is_named(merged, batches, name, function):
     arguments = (batches[1],) if function in ("refine", "certify") else ()
     with pytest.raises(ValueError, match=message):
         getattr(az_swiss, function)(changed(merged, **functions), *arguments)
+
+
+def test_draws_numbered_anew_alike_are_taken(merged):
+    """The advice: of all groups alike."""
+    both = ("posterior", "unconstrained_posterior")
+    last = changed(merged, **dict.fromkeys(both, lambda one: one.isel(draw=slice(20, None))))
+    anew = changed(last, **dict.fromkeys(both, lambda one: one.assign_coords(draw=range(20))))
+    found = az_swiss.subposteriors(anew)
+    for label, expected in az_swiss.subposteriors(merged).items():
+        kept = groups_of(expected)["posterior"].isel(draw=slice(20, None))
+        assert_same(groups_of(found[label])["posterior"], kept.assign_coords(draw=range(20)))
+
+
+class Cubed:
+    """A transform of the user's own, which a merged object cannot hold."""
+
+    def forward(self, values):
+        return np.cbrt(values)
+
+    def backward(self, values):
+        return values**3
+
+
+def test_other_draws_are_found_through_own_transforms():
+    rng = np.random.default_rng(4)
+    own = {"x": Cubed()}
+    batches = [{"x": rng.normal(8, 0.1, (2, 100))} for _ in range(2)]
+    merged = az_swiss.merge(batches, kind="inflated", transforms=own)
+    cut = changed(merged, posterior=lambda one: one.roll(draw=7))
+    az_swiss.subposteriors(merged, transforms=own)
+    with pytest.raises(ValueError, match="holds other draws"):
+        az_swiss.subposteriors(cut, transforms=own)
 
 
 def test_the_unconstrained_draws_are_missed(merged):

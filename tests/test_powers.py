@@ -109,3 +109,61 @@ def test_missing_batches_are_asked_for_without_attributes_too(batches):
         ValueError, match=r"are batches missing\? These 2 .*there should be about 6"
     ):
         az_swiss.merge(batches[:2], kind="inflated", powers=6)
+
+
+@pytest.fixture
+def halves(exact_draws):
+    """Two merged halves of a Gaussian problem's four batches, the problem, and its prior."""
+    rng, problem = np.random.default_rng(2), Gaussian(4)
+
+    def draws(*moments):
+        dims = ("chain", "draw", "term")
+        return xr.Dataset({"x": (dims, exact_draws(rng, *moments))})
+
+    merged = [
+        az_swiss.merge([draws(*problem.moments(2.0, 1.0, [b])) for b in pair], kind="inflated")
+        for pair in ([0, 1], [2, 3])
+    ]
+    return problem, merged, draws(np.zeros(2), np.linalg.inv(problem.prior))
+
+
+def test_merged_objects_are_plain_runs(halves):
+    problem, merged, prior = halves
+    with pytest.raises(ValueError, match=r'batch 0 .*itself a merged.*kind="full_prior" with pri'):
+        az_swiss.merge(merged)
+    whole = az_swiss.merge(merged, kind="full_prior", prior=prior)
+    maps = containers.read(whole).groups["swiss_transform"]
+    mean, covariance = problem.moments(1.0, 1.0, [0, 1, 2, 3])
+    # moments of chains end to end differ from the pooled by their number of degrees of freedom
+    np.testing.assert_allclose(maps["pooled_mean"], mean, rtol=0.01)
+    np.testing.assert_allclose(maps["pooled_covariance"], covariance, rtol=0.01)
+    for half, found in zip(merged, az_swiss.subposteriors(whole).values(), strict=True):
+        expected = containers.read(half).groups["posterior"]["x"]
+        found = containers.read(found).groups["posterior"]["x"]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_one_merged_object_is_what_it_was(halves):
+    _, merged, _ = halves
+    expected = containers.read(merged[0]).groups["posterior"]["x"]
+    again = containers.read(az_swiss.merge(merged[:1])).groups["posterior"]["x"]
+    np.testing.assert_allclose(again, expected, rtol=1e-9)
+
+
+def test_batches_of_a_merged_object_merge_again(halves):
+    _, merged, _ = halves
+    back = az_swiss.subposteriors(merged[0])
+    again = containers.read(az_swiss.merge(back)).groups["posterior"]["x"]
+    np.testing.assert_allclose(again, containers.read(merged[0]).groups["posterior"]["x"])
+
+
+@pytest.mark.parametrize("attrs", [{"swiss_kind": "full_prior"}, {"swiss_power": 2.0}])
+def test_one_batch_does_not_speak_for_all(attrs):
+    rng = np.random.default_rng(3)
+    batches = [
+        xr.Dataset({"x": (("chain", "draw"), rng.standard_normal((2, 500)))}) for _ in range(2)
+    ]
+    batches[1].attrs = attrs
+    message = r"batch 0 \(.b0.\) does not say what it was sampled from, batch 1 .*Pass the kind"
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(batches)
