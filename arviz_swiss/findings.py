@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import xarray as xr
 
-from arviz_swiss import linalg
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.certificate import CERTIFIED, verdict_of
 from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
-from arviz_swiss.merged import is_refined
-from arviz_swiss.moments import Moments, correction
+from arviz_swiss.merged import batch_moments, is_refined
+from arviz_swiss.moments import correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
 
 FEW_EFFECTIVE = 100
@@ -203,7 +201,9 @@ def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding
     """Find batches whose means are further from the others than chance allows."""
     labels, maps = labels_of(groups), groups["swiss_transform"]
     powers = maps["power"].values * float(maps["stands_for"])
-    found = name_disagreeing(_moments(groups), powers, {labels.index(label) for label in broken})
+    found = name_disagreeing(
+        batch_moments(groups), powers, {labels.index(label) for label in broken}
+    )
     for position in found.named:
         yield _disagrees(groups, position)
     least = min(found.rest_pvalue, float(found.parameter_pvalue.min()))
@@ -354,14 +354,16 @@ def expected_error(groups: Groups) -> float:
     """Return by how many posterior sds the mean is expected off; zero where that was mended."""
     if is_refined(groups["swiss_transform"]) or "swiss_certificate" in groups:
         return 0.0
-    return float(np.nan_to_num(groups["swiss_diagnostics"].get("expected_error", 0.0)))
+    diagnostics = groups["swiss_diagnostics"]
+    errors = [diagnostics.get(name, 0.0) for name in ("expected_error", "skewness_error")]
+    return float(np.nan_to_num(errors).max())
 
 
 def describe_error(error: float) -> str:
     """Return the expected error in words."""
     return (
         f"expect an error of the order of {error:.1g} posterior sds: the batches are many, small "
-        "or skewed, and their precisions change with their means."
+        "or skewed, and their log densities not quadratic between their means."
     )
 
 
@@ -456,18 +458,3 @@ def _owners(groups: Groups) -> np.ndarray:
 
 def _parameters(groups: Groups) -> np.ndarray:
     return groups["swiss_transform"]["parameter"].values.astype(str)
-
-
-def _moments(groups: Groups) -> list[Moments]:
-    maps: xr.Dataset = groups["swiss_transform"]
-    effective = groups["swiss_diagnostics"]["effective_size"].values
-    return [
-        Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
-        for mean, covariance, draws, size in zip(
-            maps["mean"].values,
-            maps["covariance"].values,
-            maps["draws"].values,
-            effective,
-            strict=True,
-        )
-    ]

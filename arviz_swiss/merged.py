@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from arviz_swiss import containers, kernels
+from arviz_swiss import containers, kernels, linalg
 from arviz_swiss import transforms as bijections
 from arviz_swiss.containers import Contents, Groups
 from arviz_swiss.elements import WHOLE, in_order, other_draws
 from arviz_swiss.flatten import Layout, as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.kernels import Gaussian
 from arviz_swiss.local import LocalSpace, LocalTransforms
-from arviz_swiss.moments import sample_moments
+from arviz_swiss.moments import Moments, sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
@@ -313,3 +313,19 @@ def present_moments(opened: Merged) -> Gaussian:
         covariances.append(covariance[np.ix_(opened.free, opened.free)])
         shares.append(own.mean())
     return kernels.moments_of(np.array(means), np.array(covariances), np.array(shares))
+
+
+def batch_moments(groups: Groups) -> list[Moments]:
+    """Return the batches' moments as the merge took them."""
+    maps = groups["swiss_transform"]
+    effective = groups["swiss_diagnostics"]["effective_size"].values
+    return [
+        Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
+        for mean, covariance, draws, size in zip(
+            maps["mean"].values,
+            maps["covariance"].values,
+            maps["draws"].values,
+            effective,
+            strict=True,
+        )
+    ]

@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import containers, linalg, shapes
+from arviz_swiss.bias import skewness_error
 from arviz_swiss.containers import Groups
 from arviz_swiss.distances import (
     densities,
@@ -14,7 +15,15 @@ from arviz_swiss.distances import (
     skewness,
 )
 from arviz_swiss.maps import AffineMap, invert
-from arviz_swiss.merged import MERGED, free_rows, open_groups, read_merged, read_whole
+from arviz_swiss.merged import (
+    MERGED,
+    batch_moments,
+    free_rows,
+    open_groups,
+    read_merged,
+    read_whole,
+)
+from arviz_swiss.moments import Pooled
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -34,6 +43,7 @@ DESCRIPTIONS = {
     "valley": "depth of the deepest valley between two modes, as a share of the lower mode",
     "shape": "integrated absolute distance of the marginal, mapped by SwISS, from the others'",
     "shape_noise": "what shape is on average by chance",
+    "skewness_error": "order of the merged mean's error in posterior sds, by third moments",
 }
 
 
@@ -73,7 +83,8 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
           whatever the method of the merge, so that only shape is left to differ; and `shape_noise`,
           what it is on average by chance;
 
-        and by batch `divergences`, where the sampler recorded them.
+        by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
+        posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
 
     Raises
     ------
@@ -174,17 +185,26 @@ def _diagnosed(groups: Groups, group: str) -> xr.Dataset:
     found["least"] = np.array([matrix.min(axis=0) for matrix in rows])
     found["kurtosis"] = np.array([shapes.excess_kurtosis(matrix) for matrix in rows])
     found["valley"] = np.array([shapes.valleys(matrix, containers.kde) for matrix in rows])
+    found["skewness_error"] = _skewness_error(rows, groups)
     alike = _with_pooled_moments(rows, groups["swiss_transform"])
     found["shape"], found["shape_noise"] = _shape(alike, found)
     if (divergences := _divergences(groups, group)) is not None:
         found["divergences"] = divergences
-    dims = (None, ("batch",), ("batch", "parameter"))
+    dims = ((), ("batch",), ("batch", "parameter"))
     return groups["swiss_diagnostics"].assign(
         {
-            name: (dims[values.ndim], values, {"description": DESCRIPTIONS[name]})
+            name: (dims[np.ndim(values)], values, {"description": DESCRIPTIONS[name]})
             for name, values in found.items()
         }
     )
+
+
+def _skewness_error(rows: list[np.ndarray], groups: Groups) -> float:
+    maps = groups["swiss_transform"]
+    covariance = maps["pooled_covariance"].values
+    precision = linalg.inverse(covariance)
+    pooled = Pooled(maps["pooled_mean"].values, covariance, precision, linalg.cholesky(precision))
+    return skewness_error(rows, batch_moments(groups), pooled, maps["power"].values)
 
 
 def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
