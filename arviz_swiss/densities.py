@@ -73,6 +73,14 @@ class NotFinite(ValueError):
     """A density or gradient is NaN or infinite where it must not be."""
 
 
+class OutOfBounds(ValueError):
+    """Points lie outside the support of a density."""
+
+
+class EvaluationFailed(RuntimeError):
+    """A method of a density raised an error."""
+
+
 class Task(NamedTuple):
     """What travels to a worker: the requests, and the density unless the worker has it already."""
 
@@ -280,7 +288,7 @@ def _called(density: Any, label: str, method: str, points: np.ndarray) -> np.nda
     except MemoryError:
         raise
     except Exception as error:
-        raise RuntimeError(
+        raise EvaluationFailed(
             f'batch "{label}": {method} raised {type(error).__name__}: {error}, for points of '
             f"shape {points.shape}."
         ) from error
@@ -351,7 +359,7 @@ def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Sequen
     outside = ~np.isfinite(log_priors)
     if outside.any():
         names = ", ".join(np.asarray(parameters)[edges(points, log_priors)])
-        raise ValueError(
+        raise OutOfBounds(
             f"{outside.sum()} of {outside.size} merged draws are outside the bounds of {names}. A "
             "density that ends before it is zero has another mean score than zero, by which refine "
             "would go wrong. Merge in unconstrained space, with transforms= or model=, or leave "

@@ -17,7 +17,13 @@ from arviz_swiss.containers import Groups
 from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
-from arviz_swiss.merged import batch_moments, is_refined
+from arviz_swiss.merged import (
+    REFINE_ATTRS,
+    batch_moments,
+    is_settled,
+    rounds_taken,
+    was_undone,
+)
 from arviz_swiss.moments import correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
 
@@ -28,14 +34,15 @@ ALONE = 0.9
 # Expected errors in posterior sds: worth a sentence, and a finding.
 NOTED_ERROR = 0.2
 LARGE_ERROR = 0.5
-REMOVE_ERROR = "refine(merged, models) removes it; so do fewer, larger batches."
+# A first step of `refine` that is so many times the expected error comes from somewhere else.
+FAR = 10.0
 # How far a shape must exceed twice its noise.
 SHAPE = 0.05
 # Flags of batches that differ from the others, which a certificate says more about.
 ODD = ("disagrees", "bimodal", "shape differs", "wide", "decides alone")
 HOLDS = (
-    "nothing for the sake of this merge, which the certificate says is the full posterior. Without "
-    "this batch it would not be."
+    "nothing for the sake of this merge: the certificate says that its mean and sds are those of "
+    "the full posterior. Without this batch they would not be."
 )
 
 
@@ -347,16 +354,27 @@ def _skew_advice(groups: Groups) -> SkewAdvice:
 def find_expected_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a merge of which the batches' number and skewness say that it is off."""
     if not broken and (error := expected_error(groups)) >= LARGE_ERROR:
-        yield Finding("expected error", (), describe_error(error), REMOVE_ERROR)
+        yield Finding("expected error", (), describe_error(error), remove_error(groups))
 
 
 def expected_error(groups: Groups) -> float:
     """Return by how many posterior sds the mean is expected off; zero where that was mended."""
-    if is_refined(groups["swiss_transform"]) or "swiss_certificate" in groups:
+    if is_settled(groups["swiss_transform"]) or "swiss_certificate" in groups:
         return 0.0
+    return _merge_error(groups)
+
+
+def _merge_error(groups: Groups) -> float:
     diagnostics = groups["swiss_diagnostics"]
     errors = [diagnostics.get(name, 0.0) for name in ("expected_error", "skewness_error")]
     return float(np.nan_to_num(errors).max())
+
+
+def remove_error(groups: Groups) -> str:
+    """Return how to remove the expected error."""
+    if was_undone(groups["swiss_transform"]):
+        return "merge fewer, larger batches, since refine led away from the posterior."
+    return "refine(merged, models) removes it; so do fewer, larger batches."
 
 
 def describe_error(error: float) -> str:
@@ -365,6 +383,29 @@ def describe_error(error: float) -> str:
         f"expect an error of the order of {error:.1g} posterior sds: the batches are many, small "
         "or skewed, and their log densities not quadratic between their means."
     )
+
+
+def find_refine(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find what `refine` warned of, and a first step too long to be the error of a merge."""
+    verdict, maps = verdict_of(groups), groups["swiss_transform"]
+    if verdict is not None and verdict.status == CERTIFIED:
+        return
+    if all(name in maps.attrs for name in REFINE_ATTRS):
+        flag, what, remedy = (str(maps.attrs[name]) for name in REFINE_ATTRS)
+        yield Finding(flag, (), f"{what}.", f"{remedy[:1].lower()}{remedy[1:]}")
+    taken = rounds_taken(maps)
+    if not taken.any():
+        return
+    first = float(maps["step"].values[1:][taken][0])
+    if first > FAR * max(_merge_error(groups), LARGE_ERROR):
+        yield Finding(
+            "long step",
+            (),
+            f"the first step of refine was {first:.3g} posterior sds long, far beyond the error of "
+            "a merge: the densities are of other data than the draws, or in other units, or the "
+            "batches did not converge.",
+            "compare the densities with the batches' draws, and certify the result.",
+        )
 
 
 def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
@@ -444,6 +485,7 @@ FINDERS: tuple[Finder, ...] = (
     find_few_effective,
     find_skewed,
     find_expected_error,
+    find_refine,
     find_few_draws,
 )
 

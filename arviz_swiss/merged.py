@@ -19,6 +19,9 @@ from arviz_swiss.moments import Moments, sample_moments
 from arviz_swiss.spaces import Space, TransformSpace, model_space
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
+# Attributes of `swiss_transform`: a word for what speaks against the last rounds of `refine`, a
+# sentence, and what to do.
+REFINE_ATTRS = ("swiss_refine_flag", "swiss_refine_doubt", "swiss_refine_remedy")
 # A constant that some batches stored in single precision varies by so much.
 ROUNDING = 1e-6
 # PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
@@ -213,9 +216,26 @@ def in_merge_space(groups: Groups, group: str) -> xr.Dataset:
     return kept.merge(unconstrained[own], join="exact", compat="override")[names]
 
 
+def rounds_taken(maps: xr.Dataset) -> np.ndarray:
+    """Return which rounds of `refine` moved the draws; those that led away were undone."""
+    count = maps.sizes.get("round", 1) - 1
+    # older versions undid none
+    return maps["taken"].values[1:] if "taken" in maps else np.ones(count, dtype=bool)
+
+
 def is_refined(maps: xr.Dataset) -> bool:
-    """Tell whether rounds of `refine` moved the draws; those that led away were undone."""
-    return "round" in maps.dims and bool(maps["taken"].values[1:].any())
+    """Tell whether rounds of `refine` moved the draws."""
+    return bool(rounds_taken(maps).any())
+
+
+def is_settled(maps: xr.Dataset) -> bool:
+    """Tell whether rounds of `refine` moved the draws, and nothing speaks against them."""
+    return is_refined(maps) and REFINE_ATTRS[0] not in maps.attrs
+
+
+def was_undone(maps: xr.Dataset) -> bool:
+    """Tell whether the last rounds of `refine` led away from the posterior."""
+    return not rounds_taken(maps)[-1:].all()
 
 
 def merged_names(groups: Groups) -> list[str]:

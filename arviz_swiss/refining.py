@@ -1,5 +1,6 @@
 """refine(): remove the error of a merge by gradient rounds over the batches' densities."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ from arviz_swiss.belonging import advice, check_rows
 from arviz_swiss.containers import Groups
 from arviz_swiss.densities import (
     Evaluate,
+    EvaluationFailed,
     MergeSpace,
     NotFinite,
+    OutOfBounds,
     Scores,
     batch_scores,
     evaluating,
@@ -32,21 +35,23 @@ from arviz_swiss.merged import (
     free_rows,
     open_merged,
     present_moments,
+    rounds_taken,
     space_of,
 )
 from arviz_swiss.packing import labelled
 from arviz_swiss.progress import Bar, progress
 from arviz_swiss.rounds import (
     Rounds,
-    at_least_half,
-    check_counted_once,
+    are_half,
+    doubt_counts,
+    doubt_steps,
+    doubt_undone,
     recorded,
     settled,
-    warn_of_steps,
-    warn_of_undoing,
 )
 from arviz_swiss.seeds import generator
 from arviz_swiss.spaces import Space
+from arviz_swiss.warnings import MergeWarning
 
 # Fewer points a parameter leave too much noise in the precision.
 POINTS_PER_PARAMETER = 3
@@ -190,16 +195,18 @@ def refine(
         wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))
         done = _rounds(opened, evaluate, start, 1 if wrong else rounds, points, rng, bar)
         bar.finish()
-    if warn_of_undoing(done, wrong):
-        maps = recorded(opened.maps, start, done.history, taken=False)
+    if undone := doubt_undone(done, wrong):
+        warnings.warn(f"{undone.what}. {undone.remedy}", MergeWarning, stacklevel=2)
+        maps = recorded(opened.maps, start, done.history, undone)
         groups = {**containers.read(merged, group).groups, "swiss_transform": maps}
         return containers.build(groups, opened.container, containers.root_attrs(merged))
     pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
-    check_counted_once(done, pooled, advice(opened))
-    warn_of_steps(done)
+    doubt = doubt_counts(done, pooled, advice(opened)) or doubt_steps(done)
+    if doubt is not None:
+        warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
     last = done.history[-1].moments
     groups = _moved(opened, space, start, last)
-    groups["swiss_transform"] = recorded(opened.maps, start, done.history)
+    groups["swiss_transform"] = recorded(opened.maps, start, done.history, doubt)
     if "swiss_diagnostics" in groups:
         groups["swiss_diagnostics"] = _seen_from(last, opened)
     groups = as_given(groups, containers.read(merged, group).groups)
@@ -211,7 +218,7 @@ def refinement(groups: Groups) -> str:
     maps = groups["swiss_transform"]
     if "round" not in maps.dims:
         return ""
-    taken = maps["taken"].values[1:]
+    taken = rounds_taken(maps)
     undone = int(np.argmax(np.append(taken[::-1], True)))
     said = ""
     if taken.any():
@@ -288,7 +295,7 @@ def _rounds(
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
     moments, upwards = start, []
-    while len(history) < rounds and not at_least_half(upwards, opened.labels):
+    while len(history) < rounds and not are_half(upwards, opened.labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
         chosen = kernels.spread_evenly(chains * length, count, rng)
         draws = free_rows(opened, *np.divmod(chosen, length))
@@ -296,7 +303,7 @@ def _rounds(
         try:
             scores = batch_scores(evaluate, opened.labels, at, parameters)
             history.append(kernels.gradient_round(at, full_score(scores), moments))
-        except (NotFinite, np.linalg.LinAlgError) as error:
+        except (NotFinite, OutOfBounds, EvaluationFailed, np.linalg.LinAlgError) as error:
             if not history:
                 raise
             return Rounds(history, opened.labels, upwards=upwards, failure=str(error))

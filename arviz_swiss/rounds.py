@@ -1,6 +1,5 @@
 """The rounds of `refine`: whether they settled or must be undone, and their record."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import xarray as xr
 
 from arviz_swiss import kernels, linalg
 from arviz_swiss.kernels import Gaussian, Round
-from arviz_swiss.warnings import MergeWarning
+from arviz_swiss.merged import REFINE_ATTRS
 
 # A change of so many errors may be noise.
 NOISE = 2.0
@@ -19,6 +18,12 @@ NEGLIGIBLE = 1e-7
 UNFINISHED = 0.25
 # A precision that is so many times off the number of batches, at most, is the number of batches.
 ABOUT = 1.3
+UNDONE, UNSETTLED, UPWARDS, MISCOUNTED = (
+    "refine undone",
+    "refine unsettled",
+    "curves upwards",
+    "miscounted",
+)
 
 
 class Rounds(NamedTuple):
@@ -35,39 +40,68 @@ class Rounds(NamedTuple):
     failure: str = ""
 
 
-def at_least_half(some: Sequence[str], labels: Sequence[str]) -> bool:
-    """Tell whether some of the batches are half of them or more."""
-    return 2 * len(some) >= len(labels)
+class Doubt(NamedTuple):
+    """What speaks against the rounds: a word or two for a table, a sentence, and what to do."""
+
+    flag: str
+    what: str
+    remedy: str
+
+
+def are_half(some: Sequence[str], labels: Sequence[str]) -> bool:
+    """Tell whether some of the batches are half of them or more; of two, both: one may be odd."""
+    return len(some) >= (2 if len(labels) == 2 else len(labels) / 2)
 
 
 def settled(history: Sequence[Round]) -> bool:
     """Tell whether the last round changed nothing that noise could not have: mean and precision.
 
     A step has the noise of where it starts, that is of the round before, and of where it ends. Its
-    length is then about the error itself, half of the time beyond it.
+    length is then about the error itself, half of the time beyond it. Through much noise nothing
+    can be told.
     """
     last = history[-1]
+    if last.step_error > UNFINISHED:
+        return False
     step = NOISE * np.hypot.reduce([one.step_error for one in history[-2:]])
     change = NOISE * np.hypot.reduce([one.change_error for one in history[-2:]])
     return last.step <= max(step, NEGLIGIBLE) and last.change <= max(change, NEGLIGIBLE)
 
 
-def warn_of_undoing(rounds: Rounds, wrong_gradients: Sequence[str]) -> bool:
-    """Warn if the rounds lead away from the posterior, and tell so: the merge is then better."""
+def doubt_undone(rounds: Rounds, wrong_gradients: Sequence[str]) -> Doubt | None:
+    """Return why the rounds lead away from the posterior, if they do: the merge is then better."""
     if wrong_gradients:
         why = "; ".join(wrong_gradients)
         remedy = "Mend the gradient, its sign first of all, and refine the merge again."
     elif why := _diverged(rounds):
         remedy = (
             "Usual causes are a log density of the wrong sign (a negative log likelihood), a "
-            "density of other data, and a posterior far from Gaussian or from the merged draws. "
-            "Look at the densities first; then refine with more rounds or points, or merge fewer "
-            "and larger batches."
+            "density of other data, two modes, and a posterior far from Gaussian or from the "
+            f"merged draws. Look at the densities first; then {_next(rounds)}merge fewer and "
+            "larger batches."
+        )
+    elif _is_lost_in_noise(rounds.history):
+        why = f"its gradients vary too much to tell where to go: {_steps(rounds.history)}"
+        remedy = (
+            "Refine with more points=, ten times as many; where that does not help, as for two "
+            "modes, merge fewer and larger batches."
         )
     else:
-        return False
-    warnings.warn(f"refine leaves the merge as it was: {why}. {remedy}", MergeWarning, stacklevel=3)
-    return True
+        return None
+    return Doubt(UNDONE, f"refine leaves the merge as it was: {why}", remedy)
+
+
+def _next(rounds: Rounds) -> str:
+    """Advise more rounds, unless the steps go to and fro."""
+    history = rounds.history
+    overshoots = len(history) > 1 and history[-1].step >= history[-2].step
+    return "" if overshoots else "refine with more rounds or points, or "
+
+
+def _is_lost_in_noise(history: Sequence[Round]) -> bool:
+    """Tell whether the rounds went no further than their noise would have, and that is far."""
+    first, last = history[0], history[-1]
+    return last.step_error > UNFINISHED and first.step <= 5 * last.step_error
 
 
 def _diverged(rounds: Rounds) -> str:
@@ -76,10 +110,10 @@ def _diverged(rounds: Rounds) -> str:
     if failure:
         return f"its rounds led to where there is no posterior ({failure.rstrip('.')})"
     last = history[-1]
-    if at_least_half(rounds.upwards, rounds.labels):
+    if are_half(rounds.upwards, rounds.labels):
         return (
-            f"the log likelihoods of batches {', '.join(rounds.upwards)} curve upwards in every "
-            "direction at the merged draws, so there is no maximum of the full one"
+            f"{_curve_upwards(rounds.upwards)} in every direction at the merged draws, so there is "
+            "usually no maximum of the full one"
         )
     if last.unlimited[0] <= 0:
         share = np.mean(last.unlimited <= 0)
@@ -93,31 +127,38 @@ def _diverged(rounds: Rounds) -> str:
     return ""
 
 
-def warn_of_steps(rounds: Rounds) -> None:
-    """Warn unless the last step was small, or the smallest of all, or nothing but noise."""
+def _curve_upwards(labels: Sequence[str]) -> str:
+    if len(labels) == 1:
+        return f"the log likelihood of batch {labels[0]} curves upwards"
+    return f"the log likelihoods of batches {', '.join(labels)} curve upwards"
+
+
+def doubt_steps(rounds: Rounds) -> Doubt | None:
+    """Return a doubt unless the last step was small, or the smallest, or nothing but noise."""
     history = rounds.history
     if rounds.upwards:
-        warnings.warn(
-            f"the log likelihood of batch {', '.join(rounds.upwards)} curves upwards in every "
-            "direction at the merged draws. If that is a negative log likelihood, change its sign "
-            "and that of its gradient, and refine the merge again; if it is an unlikely batch "
-            "indeed, certify tells what the result is worth.",
-            MergeWarning,
-            stacklevel=3,
+        return Doubt(
+            UPWARDS,
+            f"{_curve_upwards(rounds.upwards)} in every direction at the merged draws",
+            "If that is a negative log likelihood, change its sign and that of its gradient, and "
+            "refine the merge again; if it is an unlikely batch indeed, or one of two modes, "
+            "certify tells what the result is worth.",
         )
-    elif why := _unsettled(history):
-        warnings.warn(
+    if why := _unsettled(history):
+        return Doubt(
+            UNSETTLED,
             f"{why}: {_steps(history)}. The posterior is far from Gaussian or from the merged "
-            "draws: do not trust the result before certify does. Refine it again, with more points "
-            "or rounds, or merge fewer and larger batches.",
-            MergeWarning,
-            stacklevel=3,
+            "draws: do not trust the result before certify does",
+            "Refine it again, with more points or rounds, or merge fewer and larger batches.",
         )
+    return None
 
 
 def _unsettled(history: Sequence[Round]) -> str:
     """Say why the last step may not have led to the posterior; nothing if there is no reason."""
     last = history[-1]
+    if last.step_error > UNFINISHED:
+        return "the gradients of refine vary too much to tell the end of its steps"
     if _is_still(history):
         return ""
     if last.step >= min((one.step for one in history[:-1]), default=np.inf):
@@ -142,8 +183,8 @@ def _steps(history: Sequence[Round]) -> str:
     return f"{steps} posterior sds, the last with an error of {history[-1].step_error:.2g}"
 
 
-def check_counted_once(rounds: Rounds, pooled: np.ndarray, advice: str) -> None:
-    """Refuse or warn of densities that hold the data about as often as there are batches.
+def doubt_counts(rounds: Rounds, pooled: np.ndarray, advice: str) -> Doubt | None:
+    """Refuse or doubt densities that hold the data about as often as there are batches.
 
     Parameters
     ----------
@@ -163,31 +204,36 @@ def check_counted_once(rounds: Rounds, pooled: np.ndarray, advice: str) -> None:
             f"batches? They would count {batches} times. {advice} If the batches' data are equal "
             "indeed, merge with the kind= that they were sampled with."
         )
-    if rounds.upwards or not settled(rounds.history):
-        return
-    if batches > 2 and (why := _miscounted(ratios, batches)):
-        warnings.warn(
-            f"the densities make the posterior {_typical(ratios):.3g} times as precise as the "
-            f"merge in every direction, and there are {batches} batches: {why}. The refined draws "
-            "follow the densities: do not trust them before certify does.",
-            MergeWarning,
-            stacklevel=3,
-        )
+    if rounds.upwards or not settled(rounds.history) or batches <= 2:
+        return None
+    if not (causes := _miscounted(ratios, batches)):
+        return None
+    return Doubt(
+        MISCOUNTED,
+        f"the densities make the posterior {_typical(ratios):.3g} times as precise as the merge in "
+        f"every direction, and there are {batches} batches: {causes[0]}. The refined draws follow "
+        "the densities: do not trust them before certify does",
+        causes[1],
+    )
 
 
-def _miscounted(ratios: np.ndarray, batches: int) -> str:
+def _miscounted(ratios: np.ndarray, batches: int) -> tuple[str, str] | None:
+    """Return what the cause can be, and what to do."""
     if _are_about(ratios, batches):
         return (
-            "plain or fractionated batches were merged as inflated ones (merge with the kind= or "
-            "powers= that they were sampled with), or the densities are raised to a power or hold "
-            "rows of other batches (pass plain densities of each batch's own rows)"
+            "plain or fractionated batches were merged as inflated ones, or the densities are "
+            "raised to a power or hold rows of other batches",
+            "Merge with the kind= or powers= that the batches were sampled with, and pass plain "
+            "densities of each batch's own rows.",
         )
     if _are_about(ratios, 1 / batches):
         return (
-            "inflated batches were merged as others (merge with the kind= or powers= that they "
-            "were sampled with), or the densities hold only a part of their batches' rows"
+            "inflated batches were merged as others, or the densities hold only a part of their "
+            "batches' rows",
+            "Merge with the kind= or powers= that the batches were sampled with, and pass "
+            "densities of all of each batch's rows.",
         )
-    return ""
+    return None
 
 
 def _are_about(ratios: np.ndarray, number: float) -> bool:
@@ -199,15 +245,21 @@ def _typical(ratios: np.ndarray) -> float:
 
 
 def recorded(
-    maps: xr.Dataset, start: Gaussian, history: Sequence[Round], taken: bool = True
+    maps: xr.Dataset, start: Gaussian, history: Sequence[Round], doubt: Doubt | None
 ) -> xr.Dataset:
-    """Return the group `swiss_transform` with all rounds, and if taken the new maps and moments."""
+    """Return the group `swiss_transform` with all rounds and what speaks against these.
+
+    Unless they are undone, also with the new maps and moments.
+    """
+    taken = doubt is None or doubt.flag != UNDONE
     rounds = _all_rounds(maps, start, history, taken)
     kept = maps.drop_dims("round", errors="ignore")
     if taken:
         moved = _moved_maps(maps, start, history[-1].moments)
         kept = kept.drop_vars(list(moved)).assign(moved)
-    return kept.merge(rounds, join="exact", compat="override")
+    record = kept.merge(rounds, join="exact", compat="override")
+    record.attrs = {k: v for k, v in maps.attrs.items() if k not in REFINE_ATTRS}
+    return record.assign_attrs(dict(zip(REFINE_ATTRS, doubt or (), strict=False)))
 
 
 def _moved_maps(maps: xr.Dataset, start: Gaussian, last: Gaussian) -> dict[str, Any]:
@@ -230,6 +282,8 @@ def _all_rounds(
 ) -> xr.Dataset:
     """Return the rounds of earlier calls and of this one."""
     before = maps[[name for name in maps.data_vars if "round" in maps[name].dims]]
+    if before.data_vars and "taken" not in before:
+        before = before.assign(taken=("round", np.ones(before.sizes["round"], dtype=bool)))
     rounds = _round_records(start, history, taken)
     if not before.data_vars:
         return rounds

@@ -12,21 +12,19 @@ from arviz_swiss.containers import Groups
 from arviz_swiss.findings import (
     LARGE_ERROR,
     NOTED_ERROR,
-    REMOVE_ERROR,
     Finding,
     brief,
     describe_error,
     expected_error,
     find_all,
     labels_of,
+    remove_error,
 )
+from arviz_swiss.merged import is_settled
 from arviz_swiss.refining import refinement
 from arviz_swiss.trust import diagnosed_groups, is_diagnosed
 
-NO_PROOF = (
-    "A pass is no proof: what all batches get wrong alike, such as the bias of small batches, does "
-    "not show here."
-)
+NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
 MOST_TOLD = 3
 MOST_LISTED = 10
@@ -125,7 +123,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
         )
     if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
         expected = describe_error(error)
-        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {REMOVE_ERROR}")
+        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(groups)}")
     lines += [refinement(groups), _lacking(groups, group)]
     return Report("\n".join(line for line in lines if line), findings)
 
@@ -186,13 +184,23 @@ def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
     if findings:
         return "No single batch is in doubt, but the merge as a whole is."
     if len(labels) == 1:
-        return "One batch has no other to agree with. " + NO_PROOF
+        return f"One batch has no other to agree with. {_unproven(groups)}".strip()
     diagnostics = groups["swiss_diagnostics"]
+    approved = expected_error(groups) < NOTED_ERROR
     return (
-        "Nothing speaks against this merge: the batches agree "
+        f"{'Nothing speaks against this merge: the' if approved else 'The'} batches agree "
         f"(Q = {float(diagnostics['q']):.4g} on {int(diagnostics['q_df'])} degrees of freedom, "
-        f"p = {float(diagnostics['q_pvalue']):.2g}). {NO_PROOF}"
-    )
+        f"p = {float(diagnostics['q_pvalue']):.2g}). {_unproven(groups)}"
+    ).strip()
+
+
+def _unproven(groups: Groups) -> str:
+    """Say what the batches cannot tell; nothing once a certificate does."""
+    if verdict_of(groups) is not None:
+        return ""
+    if is_settled(groups["swiss_transform"]):
+        return "certify(merged, models) tells what refine left of the error."
+    return NO_PROOF
 
 
 def _count(number: int, one: str, several: str | None = None) -> str:

@@ -98,7 +98,10 @@ def test_tempered_densities_are_warned_of(merged, data):
     parts = az_swiss.partition(data, BATCHES, random_seed=7)
     tempered = [Known(np.tile(data[rows], (BATCHES, 1))) for rows in parts]
     with pytest.warns(az_swiss.MergeWarning, match=r"4 times as precise as the merge in every"):
-        az_swiss.refine(merged, tempered, **QUIET)
+        refined = az_swiss.refine(merged, tempered, **QUIET)
+    findings = {one.flag: one for one in az_swiss.report(refined).findings}
+    assert "plain densities of each batch's own rows" in findings["miscounted"].remedy
+    check_right(merged, [Known(data[rows]) for rows in parts], data)
 
 
 def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
@@ -106,6 +109,8 @@ def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
     signs = [1.0, 1.0, -1.0, 1.0]
     densities = [Known(data[rows], sign) for rows, sign in zip(parts, signs, strict=True)]
     with pytest.warns(az_swiss.MergeWarning, match="batch b2 curves upwards.*change its sign"):
-        az_swiss.refine(merged, densities, **QUIET)
+        refined = az_swiss.refine(merged, densities, **QUIET)
+    findings = {one.flag: one for one in az_swiss.report(refined).findings}
+    assert "change its sign" in findings["curves upwards"].remedy
     densities[2].sign = 1.0
     check_right(merged, densities, data)

@@ -333,6 +333,154 @@ def test_rounds_that_end_nowhere_leave_the_merge():
     check_left_alone(left, merged, rounds=left["swiss_transform"].sizes["round"] - 1)
 
 
+@pytest.mark.parametrize("raised", [FloatingPointError, ValueError])
+def test_densities_that_raise_in_later_rounds_leave_the_merge(raised):
+    class Raising(LogRate):
+        """Refuses points beyond some log rate, to which the first round leads."""
+
+        def grad_log_likelihood(self, x):
+            if x.max() > 4.5:
+                raise raised("overflow")
+            return super().grad_log_likelihood(x)
+
+    rng = np.random.default_rng(1)
+    draws = [{"u": rng.normal(0.0, 1.0, (2, 500, 1))} for _ in range(2)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    densities = [Raising(np.array([count]), np.array([1.0])) for count in (190.0, 210.0)]
+    with pytest.warns(az_swiss.MergeWarning, match=r"no posterior \(batch \"b0\".*overflow"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=left["swiss_transform"].sizes["round"] - 1)
+
+
+def test_bounds_that_later_rounds_lead_over_leave_the_merge():
+    class Bounded(LogRate):
+        """A log rate that ends where the first round leads."""
+
+        def log_prior(self, x):
+            return np.where(x[:, 0] < 4.5, 0.0, -np.inf)
+
+    rng = np.random.default_rng(1)
+    draws = [{"u": rng.normal(0.0, 1.0, (2, 500, 1))} for _ in range(2)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    densities = [Bounded(np.array([count]), np.array([1.0])) for count in (190.0, 210.0)]
+    with pytest.warns(az_swiss.MergeWarning, match=r"no posterior \(.* outside the bounds of u"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=left["swiss_transform"].sizes["round"] - 1)
+
+
+class Rough(LogRate):
+    """A log rate with waves: their slopes are noise at few points, and nearly nothing at many."""
+
+    def log_likelihood(self, x):
+        return super().log_likelihood(x) + 0.012 * np.cos(1e3 * x).sum(axis=1)
+
+    def grad_log_likelihood(self, x):
+        return super().grad_log_likelihood(x) - 12 * np.sin(1e3 * x)
+
+
+def test_steps_within_much_noise_are_undone_and_more_points_mend_it():
+    rng = np.random.default_rng(4)
+    counts, batches = np.array([100.0]), 4
+    densities = [Rough(counts, counts * rng.gamma(100, 0.01)) for _ in range(batches)]
+    draws = [
+        {"u": np.log(rng.gamma(batches * counts, size=(4, 5000, 1)) / (batches * one.exposures))}
+        for one in densities
+    ]
+    merged = az_swiss.merge(draws, kind="inflated")
+    with pytest.warns(az_swiss.MergeWarning, match="vary too much to tell where to go.*points="):
+        left = az_swiss.refine(merged, densities, points=20, rounds=1, random_seed=1, **QUIET)
+    check_left_alone(left, merged, rounds=1)
+    refined = az_swiss.refine(left, densities, points=20_000, random_seed=1, **QUIET)
+    exact = digamma(batches * counts) - np.log(sum(one.exposures for one in densities))
+    sd = np.sqrt(polygamma(1, batches * counts))
+    error = float(refined["swiss_transform"]["step_error"][-1])
+    assert error < 0.1
+    assert mahalanobis(refined, exact, np.diag(sd**2), "u") < 4 * error
+
+
+def flags_of(merged):
+    return [finding.flag for finding in az_swiss.report(merged).findings]
+
+
+def test_reports_keep_what_refine_warned_of(log_rates):
+    merged, densities, *_ = log_rates
+    with pytest.warns(az_swiss.MergeWarning, match="still long"):
+        once = az_swiss.refine(merged, densities, rounds=1, random_seed=2, **QUIET)
+    report = az_swiss.report(once)
+    (finding,) = [f for f in report.findings if f.flag == "refine unsettled"]
+    assert "0.7" in finding.what and finding.remedy.startswith("refine it again")
+    assert "Nothing speaks against" not in str(report)
+    # the error that small batches leave is told until rounds have settled
+    assert ("expect an error" in str(report).lower()) == (
+        "expect an error" in str(az_swiss.report(merged)).lower()
+    )
+    # as it says
+    again = az_swiss.refine(once, densities, random_seed=3, **QUIET)
+    assert "refine unsettled" not in flags_of(again)
+    assert "expect an error" not in str(az_swiss.report(again)).lower()
+    assert "certify(merged, models) tells" in str(az_swiss.report(again))
+
+
+def test_reports_keep_that_rounds_were_undone(gaussian_merge, tmp_path):
+    merged, densities, _ = gaussian_merge(batches=4)
+    mean, precision = densities["b1"].terms["likelihood"]
+    for label in densities:
+        densities[label].terms["likelihood"] = (mean, -precision)
+    with pytest.warns(az_swiss.MergeWarning, match="leaves the merge as it was"):
+        left = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    assert "refine undone" in flags_of(left)
+    path = tmp_path / "left.nc"
+    left.to_netcdf(path)
+    assert "refine undone" in flags_of(path)
+
+
+def test_reports_keep_a_step_that_no_merge_explains():
+    merged, densities = far_case(4.0)
+    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    (finding,) = [f for f in az_swiss.report(refined).findings if f.flag == "long step"]
+    assert "certify" in finding.remedy
+
+
+def test_one_odd_batch_of_two_does_not_stop_refine():
+    class HeavyTailed(LogRate):
+        """A Cauchy likelihood, far from where the other batch is."""
+
+        def log_likelihood(self, x):
+            return -np.log1p((x[:, 0] - 0.55) ** 2 / 1e-4)
+
+        def grad_log_likelihood(self, x):
+            return -2 * (x - 0.55) / (1e-4 + (x - 0.55) ** 2)
+
+    rng = np.random.default_rng(1)
+    densities = [LogRate(np.array([100.0]), np.array([100.0])), HeavyTailed(None, None)]
+    draws = [{"u": np.log(rng.gamma(100, 1 / 100, (2, 1000, 1)))} for _ in range(2)]
+    merged = az_swiss.merge(draws, kind="inflated")
+    with pytest.warns(az_swiss.MergeWarning, match="log likelihood of batch b1 curves upwards"):
+        refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    assert "curves upwards" in flags_of(refined)
+    grid = np.linspace(-0.6, 0.6, 4001)[:, None]
+    logs = sum(one.log_likelihood(grid) for one in densities)
+    weights = np.exp(logs - logs.max())
+    mean = np.average(grid[:, 0], weights=weights)
+    sd = np.sqrt(np.average((grid[:, 0] - mean) ** 2, weights=weights))
+    error = float(refined["swiss_transform"]["step_error"][-1])
+    assert mahalanobis(refined, [mean], [[sd**2]], "u") < 4 * error
+
+
+def test_records_of_the_version_before_are_read(log_rates):
+    merged, densities, *_ = log_rates
+    refined = az_swiss.refine(merged, densities, random_seed=2, **QUIET)
+    contents = containers.read(refined)
+    groups = dict(contents.groups)
+    groups["swiss_transform"] = groups["swiss_transform"].drop_vars("taken")
+    old = containers.build(groups, contents.kind)
+    assert str(az_swiss.report(old)) == str(az_swiss.report(refined))
+    again = az_swiss.refine(old, densities, random_seed=3, **QUIET)
+    assert again["swiss_transform"]["taken"].all()
+    certified = az_swiss.certify(old, densities, random_seed=1, **QUIET)
+    assert certified["swiss_certificate"].attrs["status"] == "certified"
+
+
 def far_case(start, sd=0.04):
     """Return draws of one log rate that are far from its posterior, and the densities."""
     rng = np.random.default_rng(1)
