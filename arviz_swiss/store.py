@@ -140,6 +140,11 @@ def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folde
     ValueError: folder runs was made with other settings: draws: 500 → 1000. ...
     """
     now = json.loads(json.dumps(settings))
+    if "partition" in now and "partition" not in recorded:
+        raise ValueError(
+            f"folder {folder} was made by an earlier version of arviz_swiss, which did not record "
+            "the partition, so that it cannot be resumed. Pass another folder to begin anew."
+        )
     names = [name for name in {**recorded, **now} if recorded.get(name) != now.get(name)]
     if names:
         changes = ", ".join(f"{name}: {recorded.get(name)} → {now.get(name)}" for name in names)
@@ -231,7 +236,7 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
     Raises
     ------
     ValueError
-        If the file is whole but of another run. It is left alone.
+        If the file is whole but of another run or batch. It is left alone.
 
     Warns
     -----
@@ -245,8 +250,8 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
         groups = containers.read(path).groups
         loaded = {name: dataset.load() for name, dataset in groups.items()}
         containers.close(groups)
-        if loaded["posterior"].attrs["swiss_batch"] != label:
-            raise ValueError("it holds another batch")
+        recorded = loaded["posterior"].attrs
+        held = recorded["swiss_batch"]
     except Exception as error:
         warnings.warn(
             f"batch {label}: {path} cannot be read to its end ({error}); it is sampled again.",
@@ -254,7 +259,12 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
             stacklevel=3,
         )
         return None
-    _require_attrs(loaded["posterior"].attrs, attrs or {}, path)
+    if held != label:
+        raise ValueError(
+            f"{path} holds batch {held}, not {label}. Move the file away and run the same call "
+            "again to have the batch sampled."
+        )
+    _require_attrs(recorded, attrs or {}, path)
     return containers.build(loaded, containers.native_kind())
 
 

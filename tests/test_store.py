@@ -82,8 +82,10 @@ def test_a_file_cut_short_is_not_read(tmp_path, part):
 
 def test_a_file_under_another_name_is_not_read(tmp_path):
     store.write_batch(tmp_path, "b1", make_batch("b0"))
-    with pytest.warns(MergeWarning, match="it holds another batch"):
-        assert store.read_batch(tmp_path, "b1") is None
+    content = (tmp_path / "b1.nc").read_bytes()
+    with pytest.raises(ValueError, match=r"b1\.nc holds batch b0, not b1\. Move the file away"):
+        store.read_batch(tmp_path, "b1")
+    assert (tmp_path / "b1.nc").read_bytes() == content
 
 
 def test_temporary_files_are_not_read(tmp_path):
@@ -288,3 +290,9 @@ def test_fingerprints_read_long_arrays_in_cells():
     for one, changed in (ragged, frames, lists):
         assert store.fingerprint(one) == store.fingerprint(copy.deepcopy(one))
         assert store.fingerprint(one) != store.fingerprint(changed)
+
+
+def test_a_folder_of_an_earlier_version_is_said_to_be_one(tmp_path):
+    now = {"draws": 500, "random_seed": 1, "partition": "a7"}
+    with pytest.raises(ValueError, match=r"made by an earlier version .* Pass another folder"):
+        store.require_same({"draws": 500, "random_seed": 1}, now, tmp_path)

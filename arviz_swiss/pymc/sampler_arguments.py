@@ -68,6 +68,16 @@ NUTPIE_ALIASES = (
     "transform_adapt",
     "use_grad_based_mass_matrix",
 )
+# What other samplers call arguments of sample_batches.
+OTHER_NAMES = {
+    "seed": "random_seed",
+    "num_draws": "draws",
+    "num_samples": "draws",
+    "num_tune": "tune",
+    "num_warmup": "tune",
+    "num_chains": "chains",
+    "progress_bar": "progressbar",
+}
 # With these, pymc.sample does not take nutpie unless it is named.
 ONLY_PYMC = {"init", "callback"}
 
@@ -176,16 +186,29 @@ def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
         known |= own.names
     for name in sample_kwargs:
         if name not in known:
-            hint = (
-                f" Write nuts={{{name!r}: ...}}."
-                if own.has(name)
-                else _suggestion(name, known - set(RESERVED))
-            )
+            if name in OTHER_NAMES:
+                hint = f" Write {OTHER_NAMES[name]}=."
+            elif own.has(name) and name not in NUTPIE_SETTLED:
+                hint = f" Write nuts={{{name!r}: ...}}."
+            else:
+                hint = _suggestion(name, known - set(RESERVED))
             raise TypeError(
                 f"sample_batches does not take {name}=, nor does pymc.sample with "
                 f'nuts_sampler="{nuts_sampler}".{hint}'
             )
-    # nobody knows what the others take, and PyMC's own sampler does not read the second
+    if nuts_sampler == "pymc" and sample_kwargs.get("nuts_sampler_kwargs"):
+        raise TypeError(
+            "PyMC's own sampler does not read nuts_sampler_kwargs. Write nuts={...}, or name the "
+            "sampler that they are for as nuts_sampler=."
+        )
+    idata_names = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
+    for name in sample_kwargs.get("idata_kwargs") or {}:
+        if name not in idata_names:
+            raise TypeError(
+                f"idata_kwargs: pymc.to_inference_data has no argument {name}."
+                + _suggestion(name, idata_names)
+            )
+    # nobody knows what the others take
     groups = {"nutpie": ("nuts", "nuts_sampler_kwargs"), "pymc": ("nuts",)}.get(nuts_sampler, ())
     for group in groups:
         for name in sample_kwargs.get(group) or {}:

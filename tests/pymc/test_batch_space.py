@@ -158,3 +158,14 @@ def test_a_transform_that_holds_the_batchs_data():
     with pytest.raises(ValueError, match=r"transform of 's' depends on the data of one batch"):
         BatchSpace(model, {"s": 0}, [])
     assert BatchSpace(model, {"s": 0}, [], untransformed=["s"]).transforms == {}
+
+
+def test_names_as_bambi_gives_them():
+    """A name such as 1|site_sigma is not taken for a dtype."""
+    with pm.Model(coords={"site": ["a", "b"]}) as model:
+        scale = pm.HalfNormal("1|site_sigma", dims="site")
+        pm.Deterministic("1|site", 2 * scale, dims="site")
+    space = BatchSpace(model, {"1|site_sigma": 0}, [], deterministics=["1|site"])
+    draws = {"1|site_sigma": np.full((1, 2, 3), 2.0)}
+    np.testing.assert_allclose(space.forward(draws)["1|site_sigma"], np.log(2.0))
+    np.testing.assert_array_equal(space.deterministics(draws)["1|site"], np.full((1, 2, 3), 4.0))
