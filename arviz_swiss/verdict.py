@@ -97,6 +97,11 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     Report
         Prints as text. Its `findings` hold the batches concerned, what was found, and the remedy.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `merged` is not what `merge` returned, or all chains of a batch were taken out.
+
     See Also
     --------
     summary : the numbers behind it
