@@ -85,7 +85,8 @@ def certify(
     ------
     ValueError
         When draws were newly made (their density is not known), the batches have latent variables
-        of their own, their priors differ, or a density is not finite.
+        of their own, their priors differ, a density is not finite or of other rows than its
+        batch's, or several batches have the same one.
     TypeError
         When a density lacks methods.
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-__all__ = ["Outcome", "Portable", "is_own", "run"]
+__all__ = ["Outcome", "Portable", "check_executor", "is_own", "run"]
 
 
 class Outcome(NamedTuple):
@@ -101,6 +101,7 @@ def run(
     >>> outcomes["b0"].result, type(outcomes["b1"].error).__name__
     (1, 'TypeError')
     """
+    check_executor(executor)
     with _running(executor, len(tasks)) as pool:
         futures: dict[Future, str] = {}
         # as_completed would wait for ever for what a pool cancels while it shuts down
@@ -125,18 +126,24 @@ def _running(executor: Any, n_tasks: int) -> Iterator[Executor]:
         with _own_processes(min(n_tasks, _cores())) as pool:
             yield pool
     elif _is_dask_client(executor):
-        if executor.asynchronous:
-            raise TypeError(
-                "executor is an asynchronous Dask client. Pass one made with "
-                "Client(..., asynchronous=False)."
-            )
         yield executor.get_executor(pure=False)
-    elif isinstance(executor, Executor):
-        yield executor
     else:
+        yield executor
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what cannot run anything, before anything is shown or computed."""
+    if executor is None or isinstance(executor, Executor):
+        return
+    if not _is_dask_client(executor):
         raise TypeError(
             "executor must be a concurrent.futures.Executor or a dask.distributed.Client, got "
             f"{type(executor).__name__!r}."
+        )
+    if executor.asynchronous:
+        raise TypeError(
+            "executor is an asynchronous Dask client. Pass one made with "
+            "Client(..., asynchronous=False)."
         )
 
 

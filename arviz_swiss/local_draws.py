@@ -145,7 +145,10 @@ def warn_unordered(matched: Matched, local: Mapping[str, str], found: LocalDraws
             "with a label of its own for every group, and sample again"
         )
     else:
-        remedy = "Pass the model of all data as model=, whose coords give the order"
+        remedy = (
+            "Pass the model of all data (after drop=, of the remaining rows) as model=, whose "
+            "coords give the order"
+        )
     warnings.warn(
         f"the order of the elements along {', '.join(wrong)} in the full data is not known. PyMC "
         "takes them by position, or draws them anew from the prior, so that predictions and log "

@@ -114,8 +114,10 @@ def merge(
         makes the sds of correlated ones too small; "diagonal" ignores correlations; a callable
         takes (draws, parameters) and returns a matrix.
     model : pymc.Model or bambi.Model, optional
-        The plain model of any batch. Draws are merged in the model's unconstrained space and mapped
-        back, and its deterministics are computed from the merged draws.
+        The plain model of all the data, whose coords give the order of groups and rows; where
+        batches have no groups of their own, that of any batch will do. Draws are merged in the
+        model's unconstrained space and mapped back, and its deterministics are computed from the
+        merged draws.
     random_seed : int or Generator, optional
         Seed of methods that draw random numbers; SwISS does not.
     **options
@@ -144,13 +146,17 @@ def merge(
         When batches do not fit together or are of two runs, draws cannot give a covariance, or the
         prior would not be counted once. The message names batch and variable and says what to do.
     TypeError
-        When the method has no such option.
+        When `batches` is no list or mapping, an argument is of another type than it takes, or the
+        method has no such option.
 
     Warns
     -----
     MergeWarning
-        When the kind is only guessed or the batches do not look like it, batches disagree, draws
-        are few, or variables are left out.
+        When the kind is only guessed or the batches do not look like it; when batches disagree,
+        are strongly skewed, divergent or not converged; when draws are few, also for
+        ``covariance="shrunk"``, or batches have different numbers of them; when variables are left
+        out, or the order of groups is not known; and when a method by kernels has not found the
+        product of its estimates.
 
     See Also
     --------

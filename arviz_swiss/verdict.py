@@ -95,6 +95,11 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     Report
         Prints as text. Its `findings` hold the batches concerned, what was found, and the remedy.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `merged` is not what `merge` returned, or all chains of a batch were taken out.
+
     See Also
     --------
     summary : the numbers behind it
@@ -143,18 +148,25 @@ def _certified(groups: Groups) -> str:
 def _lacking(groups: Groups, group: str) -> str:
     """Return what of the batches is not in the merged object."""
     attrs = groups[group].attrs
-    text = ""
-    if left_out := attrs.get("swiss_left_out"):
-        text += (
-            f"Of the batches' other groups it lacks {left_out}: their rows have no labels of their "
-            "own, or they do not hold for the merged draws."
+    left_out = attrs.get("swiss_left_out", "").split(", ")
+    lines = []
+    if data := ", ".join(name for name in left_out if "/" in name):
+        lines.append(
+            f"Without {data}: rows need labels of their own (dims= and coords=) to be put "
+            "together, and numbers of groups differ between batches. "
+            "pm.sample_posterior_predictive(merged, model=..., extend_inferencedata=True) adds "
+            "observed_data and constant_data where they are missing."
+        )
+    if computed := ", ".join(name for name in left_out if name and "/" not in name):
+        lines.append(
+            f"Without {computed} of the batches' own draws: compute anew from the merged ones."
         )
     if unordered := attrs.get("swiss_unordered"):
-        text += (
-            f" The order along {unordered} is not known to be that of the full data: "
+        lines.append(
+            f"The order along {unordered} is not known to be that of the full data: "
             "predictions by position would be wrong."
         )
-    return text.strip()
+    return "\n".join(lines)
 
 
 def _merged_what(groups: Groups, group: str) -> str:

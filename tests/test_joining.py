@@ -128,10 +128,18 @@ def test_what_was_computed_from_unmoved_draws_is_left_out_and_said(to_container)
     assert left_out == "log_likelihood, posterior_predictive"
 
 
-def test_the_report_says_what_was_left_out(to_container):
-    groups = merged_groups(to_container, [rows_of(np.zeros(5))] * 2)
-    merged = containers.build(groups, containers.native_kind())
-    assert "it lacks observed_data/y: their rows have no labels" in str(az_swiss.report(merged))
+def test_the_report_says_what_was_left_out_and_why(to_container):
+    computed = [{"y": np.zeros((2, 100, 5))}] * 2
+    groups = merged_groups(to_container, [rows_of(np.zeros(5))] * 2, log_likelihood=computed)
+    report = az_swiss.report(containers.build(groups, containers.native_kind()))
+    *_, data, draws = report.verdict.splitlines()
+    assert data.startswith("Without observed_data/y: rows need labels of their own (dims= and ")
+    assert data.endswith(
+        "extend_inferencedata=True) adds observed_data and constant_data where they are missing."
+    )
+    assert draws == (
+        "Without log_likelihood of the batches' own draws: compute anew from the merged ones."
+    )
 
 
 def test_the_report_says_what_order_is_unknown(to_container):

@@ -203,6 +203,7 @@ def sample_batches(
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
     _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
+    executors.check_executor(executor)
     check_sample_kwargs(sample_kwargs, nuts_sampler)
     folder = None if folder is None else Path(folder)
     random_seed = None if random_seed is None else _integer_seed(random_seed)

@@ -95,10 +95,10 @@ def inflate(
     """
     _check_temperable(model)
     if not model.observed_RVs:
-        hint = " Its likelihood may be in a Potential, whose power cannot be known:"
+        hint = " Its likelihood may be in a Potential, whose power cannot be known."
         raise ValueError(
             "The model has no observed variables, so there is no likelihood to raise to a power."
-            f"{hint if model.potentials else ''} give a variable observed=, or a pm.CustomDist."
+            f"{hint if model.potentials else ''} Give a variable observed=, or a pm.CustomDist."
         )
     _check_one_of("inflate", power=power, total_size=total_size)
     _warn_of_potentials(model, "multiplies the likelihood by a term that is not inflated")

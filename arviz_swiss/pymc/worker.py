@@ -92,7 +92,12 @@ def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.M
         That of a Bambi model, if the function returns one.
     """
     with _lock:
-        model = from_bambi(build(data), where)
+        try:
+            made = build(data)
+        except Exception as error:
+            error.add_note(f"build raised this for {where}.")
+            raise
+        model = from_bambi(made, where)
     structure.check_model(model, where)
     return model
 

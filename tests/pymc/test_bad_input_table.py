@@ -121,16 +121,17 @@ SAMPLED = [
     ("sample_batches(build_by_size, table, batches=2, **quiet)", ValueError, "mu"),
     ("sample_batches(build_grouped, table, batches=2, groups='site', **quiet)", ValueError, "effect, fractionated"),
     ("sample_batches(build_grouped, table, batches=6, kind='fractionated', **quiet)", ValueError, "groups"),
-    ("sample_batches(build_raising, table, batches=2, **quiet)", Exception, "colour"),
+    ("sample_batches(build_raising, table, batches=2, **quiet)", KeyError, "colour, build raised this for batch b0"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("call", "error", "words"), [pytest.param(*row, id=row[0]) for row in (*TEMPERED, *SAMPLED)]
 )
-def test_error_is_clear(call, error, words):
+def test_error_is_clear(capsys, call, error, words):
     with pytest.raises(error) as raised:
         eval(call, dict(NAMES))
-    message = str(raised.value)
+    assert not capsys.readouterr().err  # not even a bar was begun
+    message = " ".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
     missing = [word for word in words.split(", ") if word not in message]
     assert not missing, f"{missing} not in: {message}"

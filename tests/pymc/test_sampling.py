@@ -18,7 +18,7 @@ import pytest
 import xarray as xr
 
 import arviz_swiss
-from arviz_swiss import containers, merge, store
+from arviz_swiss import containers, merge, progress, store
 from arviz_swiss.partition import partition
 from arviz_swiss.pymc import BatchError, sample_batches
 from arviz_swiss.pymc.compiling import CACHE_VARIABLE
@@ -335,8 +335,9 @@ def test_progress_bar(run, capsys):
     "nuts_sampler, draws",
     [("nutpie", 200_000), ("pymc", 5_000)],
 )
-def test_the_bar_tells_compiling_from_sampling(run, capsys, nuts_sampler, draws):
-    """The first batch samples for longer than the half second between two looks."""
+def test_the_bar_tells_compiling_from_sampling(run, capsys, monkeypatch, nuts_sampler, draws):
+    """The first batch samples for much longer than the time between two looks."""
+    monkeypatch.setattr(progress, "INTERVAL", 0.02)
     settings = {"nuts_sampler": nuts_sampler, "draws": draws, "chains": 1, "batches": 2}
     run(mean_only, progressbar=True, random_seed=1, **settings)
     shown = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]

@@ -399,7 +399,10 @@ def scalar_observed():
 @pytest.mark.parametrize(
     ("temper", "message"),
     [
-        (lambda: inflate(no_observed(), 2), "no observed variables.*give a variable observed="),
+        (
+            lambda: inflate(no_observed(), 2),
+            "no observed variables.*to a power. Give a variable observed=",
+        ),
         (lambda: inflate(only_potential(), 2), "may be in a Potential"),
         (lambda: inflate(normal()), "exactly one of power and total_size"),
         (lambda: inflate(normal(), 2, total_size=24), "exactly one of power and total_size"),
