@@ -110,6 +110,8 @@ def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch
             'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
             "group (pm.sample_prior_predictive)"
         )
+    elif abs(times - 1) < 0.01:
+        remedy = "the powers look rounded: pass N / n_b unrounded, for total_size=N"
     elif times < 1:
         remedy = (
             f"are batches missing? {_what_is_there(batches, times)} Pass all of them; or the right "
@@ -122,7 +124,7 @@ def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch
             "right kind, or draws of the prior as prior="
         )
     raise ValueError(
-        f'the prior would be counted {times:.4g} times instead of once (kind="{powers.kind}", '
+        f'the prior would be counted {times:.8g} times instead of once (kind="{powers.kind}", '
         f"likelihood powers {_brief(powers.likelihood)}, prior powers {_brief(powers.prior)}): "
         f"{remedy}."
     )
@@ -154,7 +156,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
     numbers = numbers_of(labels)
     absent = []
     if numbers and max(numbers) < total:
-        absent = [renumbered(labels[0], n) for n in range(total) if n not in numbers]
+        absent = [renumbered(labels, n) for n in range(total) if n not in numbers]
     named = f" ({describe(absent)} not among them)" if absent else ""
     return (
         f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "

@@ -66,7 +66,7 @@ def test_resampled_draws_are_an_ordinary_posterior():
     np.testing.assert_array_equal(again["posterior"]["x"], posterior["x"])
     assert "swiss_transform" not in containers.read(result).groups
     assert [name for name in posterior.attrs if name.startswith("swiss_")] == ["swiss_resampled"]
-    with pytest.raises(ValueError, match="batch 0 .*itself a merged posterior"):
+    with pytest.raises(ValueError, match=r"batch 0 .*itself a merged posterior"):
         az_swiss.merge([result, again])
     with pytest.raises(ValueError, match="not a merged object"):
         az_swiss.subposteriors(result)
