@@ -212,7 +212,8 @@ def merge(
         warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
 
         moments = [summarise(batch, frame, covariance) for batch in batches]
-        check_distinct(batches, moments, frame.constrained)
+        if group != "prior":
+            check_distinct(batches, moments, frame.constrained)
         prior_moments = summarise_prior(priors, frame, covariance) if priors else None
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]

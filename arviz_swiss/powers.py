@@ -58,7 +58,8 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
         likelihood = _from_attrs(batches, "swiss_power")
     if likelihood is None:
         likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
-        if kind == "inflated" and kind_from != "guess":
+        has_rows = batches[0].group != "prior"
+        if kind == "inflated" and kind_from != "guess" and has_rows:
             _warn_unequal_sizes(batches)
     prior = _from_attrs(batches, "swiss_prior_power")
     if prior is None:
