@@ -1,5 +1,6 @@
 """What can be draws: chains and draws first, names that containers and files can hold."""
 
+import re
 from collections.abc import Iterable, Mapping
 from numbers import Number
 from typing import Any
@@ -51,8 +52,8 @@ def check_sizes(name: str, chains: int, draws: int) -> None:
 def check_names(names: Iterable[Any]) -> None:
     """Refuse names that neither a DataTree nor a file can hold."""
     if slashed := [str(name) for name in names if "/" in str(name)]:
-        renamed = slashed[0].replace("/", "_")
+        renamed = re.sub(r"\s*/\s*", "_", slashed[0])
         raise Refused(
             f'variable {slashed[0]}: a DataTree or a file cannot hold a name with "/". Rename it, '
-            f'to "{renamed}" say.'
+            f'to "{renamed}" say, or leave it out.'
         )

@@ -133,6 +133,17 @@ def _brief(labels: Sequence[str]) -> str:
     return named + (f" and {len(labels) - 20} more" if len(labels) > 20 else "")
 
 
+def check_holdable(matched: Matched, container: str) -> None:
+    """Refuse variables and dimensions that the merged object cannot hold by their names."""
+    if container != "DataTree":
+        return
+    dims = (dim for variable in matched.layout.variables for dim in variable.dims)
+    try:
+        check_names([*matched.layout.names, *matched.local, *dims])
+    except ValueError as error:
+        raise ValueError(f"{matched.batches[0]}, {error} (var_names)") from error
+
+
 def prior_batches(batches: Sequence[Batch], prior: Any) -> list[Batch]:
     """Return the draws of the prior: the user's, else those in the batches' own `prior` groups."""
     if prior is None:
@@ -357,9 +368,6 @@ def _check_names(
         labelled = (
             set(variables["batch"].dims) - set(SAMPLE_DIMS) if "batch" in variables else set()
         )
-        with containers.reading(str(batch)):
-            dims = (dim for name in names for dim in variables[name].dims)
-            check_names([*names, *dims])
         for name in names:
             if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
                 raise ValueError(

@@ -24,6 +24,9 @@ DRAWS = (
     "a complete netCDF or zarr file"
 )
 
+# What a dict of groups may hold beside them, as ArviZ's from_dict takes it.
+NO_GROUPS = ("coords", "dims", "pred_coords", "pred_dims", "attrs")
+
 Groups = dict[str, xr.Dataset]
 
 
@@ -330,15 +333,17 @@ def _convert(obj: Any, group: str) -> Groups:
 
     is_grouped = isinstance(obj, Mapping) and obj
     is_grouped = is_grouped and all(isinstance(v, Mapping) for v in obj.values())
-    for name, arrays in (obj if is_grouped else {group: obj}).items():
-        if not str(name).endswith("data"):
+    options = {name: obj[name] for name in NO_GROUPS if is_grouped and name in obj}
+    by_group = {k: v for k, v in obj.items() if k not in options} if is_grouped else {group: obj}
+    for name, arrays in by_group.items():
+        if not str(name).endswith(("data", "_attrs")):
             check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
-    if is_grouped:
-        converted = arviz.from_dict(**obj) if _takes_groups_apart(arviz) else arviz.from_dict(obj)
-    elif isinstance(obj, Mapping):
-        by_group = {group: dict(obj)}
+    if isinstance(obj, Mapping):
+        by_group = {name: _as_arrays(arrays) for name, arrays in by_group.items()}
         converted = (
-            arviz.from_dict(**by_group) if _takes_groups_apart(arviz) else arviz.from_dict(by_group)
+            arviz.from_dict(**by_group, **options)
+            if _takes_groups_apart(arviz)
+            else arviz.from_dict(by_group, **options)
         )
     elif _takes_groups_apart(arviz):
         converted = arviz.convert_to_inference_data(obj, group=group)
@@ -350,6 +355,14 @@ def _convert(obj: Any, group: str) -> Groups:
             from_library(obj) if from_library else arviz.convert_to_datatree(obj, group=group)
         )
     return read(converted, group).groups
+
+
+def _as_arrays(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a group with lists as arrays, which not every ArviZ takes lists for."""
+    return {
+        name: np.asarray(values) if isinstance(values, list | tuple) else values
+        for name, values in group.items()
+    }
 
 
 def brief_type(obj: Any) -> str:

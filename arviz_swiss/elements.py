@@ -7,6 +7,7 @@ and every function on merged objects brings the draws back to it first.
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -275,9 +276,10 @@ def _labels(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> list[str]:
 
 def _check_all(found: Sequence[str], expected: Sequence[str], where: str) -> None:
     """Refuse elements that are not those of the merge, each once."""
-    missing = [label for label in expected if label not in set(found)]
-    others = [label for label in found if label not in set(expected)]
-    twice = [label for label in dict.fromkeys(found) if found.count(label) > 1]
+    counts, known = Counter(found), set(expected)
+    missing = [label for label in expected if label not in counts]
+    others = [label for label in found if label not in known]
+    twice = [label for label, count in counts.items() if count > 1]
     reasons = (("without", missing), ("with the unknown", others), ("more than once with", twice))
     said = [f"{word} {_brief(labels)}" for word, labels in reasons if labels]
     if said:

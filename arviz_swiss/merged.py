@@ -83,6 +83,11 @@ def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
     Refuse any other object.
     """
     contents = read_whole(merged, group)
+    if group not in contents.groups and "swiss_transform" in contents.groups:
+        raise ValueError(
+            f'the merged object has no group "{group}": group= must be the one that was merged. '
+            f"Its groups are: {', '.join(contents.groups)}."
+        )
     if missing := [name for name in (group, "swiss_transform") if name not in contents.groups]:
         raise ValueError(
             f"not a merged object: no group {', '.join(missing)}, found "

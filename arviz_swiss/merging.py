@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from arviz_swiss import containers, linalg, methods, packing
-from arviz_swiss.batches import match, opened, positions_kept, prior_batches, warn_left_out
+from arviz_swiss.batches import (
+    check_holdable,
+    match,
+    opened,
+    positions_kept,
+    prior_batches,
+    warn_left_out,
+)
 from arviz_swiss.checks import check_covariance
 from arviz_swiss.diagnostics import (
     diagnose_moments,
@@ -203,6 +210,7 @@ def merge(
         remaining = [batches[position] for position in kept]
         check_one_run(remaining)
         matched = match(remaining, var_names, filter_vars, free_variables(model))
+        check_holdable(matched, container)
         batches = matched.batches
         check_prior_used(counted, prior)
         priors = prior_batches(batches, prior) if counted.missing_prior else []
@@ -218,7 +226,8 @@ def merge(
         warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
 
         moments = [summarise(batch, frame, covariance) for batch in batches]
-        check_distinct(batches, moments, frame.constrained)
+        if group != "prior":
+            check_distinct(batches, moments, frame.constrained)
         prior_moments = summarise_prior(priors, frame, covariance) if priors else None
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]

@@ -20,15 +20,27 @@ def choose_labels(recorded: Sequence[Any], files: Sequence[str]) -> list[str]:
 
 def numbers_of(labels: Sequence[str]) -> list[int] | None:
     """Return the numbers in labels that differ in nothing else; None if there are no such."""
-    parts = [re.fullmatch(r"(\D*)(\d+)(\D*)", label) for label in labels]
-    if not all(parts) or len({(part[1], part[3]) for part in parts}) > 1:
-        return None
-    return [int(part[2]) for part in parts]
+    parts, place = _split(labels)
+    return None if place is None else [int(part[place]) for part in parts]
 
 
-def renumbered(label: str, number: int) -> str:
-    """Return a label with another number, filled with zeros to the same width."""
-    return re.sub(r"\d+", lambda found: str(number).zfill(len(found[0])), label)
+def renumbered(labels: Sequence[str], number: int) -> str:
+    """Return a label like these with another number, filled with zeros to the first's width."""
+    (first, *_), place = _split(labels)
+    return "".join([*first[:place], str(number).zfill(len(first[place])), *first[place + 1 :]])
+
+
+def _split(labels: Sequence[str]) -> tuple[list[list[str]], int | None]:
+    """Return labels as text, number, text, ...; and where the number is that tells them apart."""
+    parts = [re.split(r"(\d+)", label) for label in labels]
+    if len({len(part) for part in parts}) > 1:
+        return parts, None
+    numbers = range(1, len(parts[0]), 2)
+    differing = [
+        place for place, found in enumerate(zip(*parts, strict=True)) if len(set(found)) > 1
+    ]
+    places = differing or (numbers if len(numbers) == 1 else [])
+    return parts, places[0] if len(places) == 1 and places[0] in numbers else None
 
 
 def are_shuffled(labels: Sequence[str]) -> bool:

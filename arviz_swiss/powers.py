@@ -58,7 +58,8 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
         likelihood = _from_attrs(batches, "swiss_power")
     if likelihood is None:
         likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
-        if kind == "inflated" and kind_from != "guess":
+        has_rows = batches[0].group != "prior"
+        if kind == "inflated" and kind_from != "guess" and has_rows:
             _warn_unequal_sizes(batches)
     prior = _from_attrs(batches, "swiss_prior_power")
     if prior is None:
@@ -110,6 +111,8 @@ def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch
             'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
             "group (pm.sample_prior_predictive)"
         )
+    elif abs(times - 1) < 0.01:
+        remedy = "the powers look rounded: pass N / n_b unrounded, for total_size=N"
     elif times < 1:
         remedy = (
             f"are batches missing? {_what_is_there(batches, times)} Pass all of them; or the right "
@@ -122,7 +125,7 @@ def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch
             "right kind, or draws of the prior as prior="
         )
     raise ValueError(
-        f'the prior would be counted {times:.4g} times instead of once (kind="{powers.kind}", '
+        f'the prior would be counted {times:.8g} times instead of once (kind="{powers.kind}", '
         f"likelihood powers {_brief(powers.likelihood)}, prior powers {_brief(powers.prior)}): "
         f"{remedy}."
     )
@@ -154,7 +157,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
     numbers = numbers_of(labels)
     absent = []
     if numbers and max(numbers) < total:
-        absent = [renumbered(labels[0], n) for n in range(total) if n not in numbers]
+        absent = [renumbered(labels, n) for n in range(total) if n not in numbers]
     named = f" ({describe(absent)} not among them)" if absent else ""
     return (
         f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "

@@ -3,16 +3,18 @@
 import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from arviz_swiss.batches import Batch, load_arrays
 from arviz_swiss.flatten import Layout
 from arviz_swiss.moments import Moments
+from arviz_swiss.origin import PARTITION, SEED
 
 # Means that differ by more of their sds are those of different draws. They are sorted by so many
 # decimals: equal ones stand side by side, whatever the rounding of their last digits.
-SAME_MEAN, ROUNDED = 1e-9, 6
+SAME_MEAN, ROUNDED = 1e-6, 6
 
 
 def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
@@ -26,12 +28,12 @@ def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout:
     layout : Layout
         Of the variables that are compared.
     """
-    recorded: dict[tuple[str, str], Batch] = {}
+    recorded: dict[tuple[Any, ...], Batch] = {}
     for batch in batches:
-        label, seed = (batch.attrs.get(name) for name in ("swiss_batch", "swiss_random_seed"))
-        if label is None or seed is None:
+        label, seed, rows = (batch.attrs.get(name) for name in ("swiss_batch", SEED, PARTITION))
+        if label is None or rows is None:
             continue
-        first = recorded.setdefault((str(label), str(seed)), batch)
+        first = recorded.setdefault((label, seed, rows), batch)
         if first is not batch:
             _refuse(first, batch, f'are both batch "{label}" of the partition by seed {seed}')
     for positions in _with_same_mean(moments):
@@ -56,11 +58,16 @@ def _with_same_mean(moments: Sequence[Moments]) -> list[list[int]]:
 
 
 def _digest(batch: Batch, layout: Layout) -> bytes:
-    digest = hashlib.blake2b()
-    for array in load_arrays(batch, layout).values():
-        digest.update(f"{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array, dtype=float))
-    return digest.digest()
+    """Return a fingerprint of the draws, whatever their precision and the order of chains."""
+    arrays = [np.asarray(array, np.float32) for array in load_arrays(batch, layout).values()]
+    chains = []
+    for chain in range(len(arrays[0])):
+        digest = hashlib.blake2b()
+        for array in arrays:
+            digest.update(f"{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array[chain]))
+        chains.append(digest.digest())
+    return b"".join(sorted(chains))
 
 
 def _refuse(first: Batch, second: Batch, why: str) -> None:

@@ -257,3 +257,28 @@ def test_data_that_some_batches_lack_are_left_out_and_said_so(to_container):
     groups = groups_of(az_swiss.merge(batches, kind="inflated"))
     assert "observed_data" not in groups
     assert groups["posterior"].attrs["swiss_left_out"] == "observed_data/y"
+
+
+def test_a_dict_of_groups_may_hold_coords_and_dims():
+    rng = np.random.default_rng(0)
+    batches = [
+        {
+            "posterior": {"b": rng.standard_normal((2, 100, 2))},
+            "coords": {"g": ["one", "two"]},
+            "dims": {"b": ["g"]},
+        }
+        for _ in range(2)
+    ]
+    merged = containers.read(az_swiss.merge(batches, kind="inflated")).groups["posterior"]
+    assert merged["b"].dims == ("chain", "draw", "g")
+    assert merged["g"].values.tolist() == ["one", "two"]
+
+
+def test_lists_are_arrays():
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 50)) for _ in range(2)]
+    found, expected = (
+        containers.read(az_swiss.merge(batches, kind="inflated")).groups["posterior"]["x"]
+        for batches in ([{"x": x.tolist()} for x in arrays], [{"x": x} for x in arrays])
+    )
+    np.testing.assert_array_equal(found, expected)

@@ -143,3 +143,10 @@ def test_coords_that_are_no_mapping(function, batches, merged):
     for coords in (3, ["v_dim_0"]):
         with pytest.raises(TypeError, match="coords must be a mapping of dimension to labels"):
             TAKE_NAMES[function](batches, merged, coords=coords)
+
+
+def test_a_group_that_was_not_merged_is_named():
+    rng = np.random.default_rng(0)
+    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in "ab"], kind="inflated")
+    with pytest.raises(ValueError, match=r'no group "prior": group= must be the one that was merg'):
+        az_swiss.report(merged, group="prior")

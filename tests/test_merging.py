@@ -630,6 +630,16 @@ def test_other_group(random_batches):
     assert "posterior" not in groups_of(merged)
 
 
+def test_priors_drawn_with_one_seed_merge_to_the_prior(to_container):
+    """A prior has no rows that could count twice."""
+    prior = {"x": np.random.default_rng(0).standard_normal((2, 200))}
+    batches = [
+        to_container(prior, prior=prior, observed_data={"y": np.ones(size)}) for size in (10, 20)
+    ]
+    merged = groups_of(az_swiss.merge(batches, group="prior", kind="inflated"))["prior"]["x"]
+    np.testing.assert_allclose(merged.values, np.concatenate([prior["x"]] * 2), atol=1e-12)
+
+
 def test_the_finest_dtype_of_all_batches_is_kept():
     rng = np.random.default_rng(0)
     draws = [1e6 + rng.standard_normal((2, 200)) for _ in range(2)]

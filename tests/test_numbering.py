@@ -20,7 +20,12 @@ COUNT = 12
         (["run-3-x", "run-20-x"], [3, 20]),
         (["north", "south"], None),
         (["b0", "c1"], None),
-        (["2024-1", "2024-2"], None),
+        (["2024-1", "2024-2"], [1, 2]),
+        (["run_2024_1", "run_2024_10", "run_2024_2"], [1, 10, 2]),
+        (["v2-part10-of12", "v2-part9-of12"], [10, 9]),
+        (["2024-1", "2025-2"], None),
+        (["b7"], [7]),
+        (["2024-1"], None),
     ],
 )
 def test_numbers_in_labels(labels, numbers):
@@ -29,8 +34,8 @@ def test_numbers_in_labels(labels, numbers):
 
 
 def test_labels_are_renumbered():
-    assert renumbered("b0", 12) == "b12"
-    assert renumbered("run-003.x", 12) == "run-012.x"
+    assert renumbered(["b0"], 12) == "b12"
+    assert renumbered(["2024-003.x", "2024-004.x"], 12) == "2024-012.x"
 
 
 def test_labels_are_recorded_ones_else_files_else_positions():

@@ -80,13 +80,16 @@ def test_files_of_two_runs_are_refused(tmp_path):
         merge(paths, kind="inflated")
 
 
-def test_the_advice_for_batches_of_different_data():
+@pytest.mark.parametrize("same_seed", [False, True])
+def test_the_advice_for_batches_of_different_data(same_seed):
     """Prior N(0, 2), two data sets of known likelihood: the product of both, exactly."""
     prior, likelihoods = (0.0, 1 / 4), [(1.0, 3.0), (0.5, 5.0)]
     batches = []
     for position, (mean, precision) in enumerate(likelihoods):
         own = precision + prior[1]
         attrs = {SEED: str(position), PARTITION: f"p{position}"}
+        if same_seed:
+            attrs |= {SEED: "1", "swiss_batch": "b0"}
         batches.append(batch(mean * precision / own, own**-0.5, position, **attrs))
     given = {"prior": xr.Dataset({"mu": (("chain", "draw"), exact(0, 2, 9))})}
     given = containers.build(given, containers.native_kind())

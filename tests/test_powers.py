@@ -167,3 +167,12 @@ def test_one_batch_does_not_speak_for_all(attrs):
     message = r"batch 0 \(.b0.\) does not say what it was sampled from, batch 1 .*Pass the kind"
     with pytest.raises(ValueError, match=message):
         az_swiss.merge(batches)
+
+
+def test_rounded_powers_are_told_so(batches):
+    sizes = np.array([3, 3, 4])
+    message = r"counted 1\.0000\d* times.*look rounded: pass N / n_b unrounded"
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(batches, kind="inflated", powers=[3.333, 3.333, 2.5])
+    exact = powers_of(az_swiss.merge(batches, kind="inflated", powers=10 / sizes))
+    np.testing.assert_allclose(exact, 10 / sizes)

@@ -53,6 +53,7 @@ def test_each_batch_once_is_the_remedy(random_batches):
 
 def recorded(rng, label, seed):
     attrs = {"swiss_batch": label, "swiss_random_seed": seed, "swiss_kind": "inflated"}
+    attrs["swiss_partition"] = "aa"
     return xr.Dataset({"x": (("chain", "draw"), rng.standard_normal((2, 500)))}, attrs=attrs)
 
 
@@ -70,3 +71,13 @@ def test_a_copy_can_be_dropped(random_batches):
     merged = az_swiss.merge([*drawn, drawn[2]], kind="inflated", drop=3)
     expected = az_swiss.merge(drawn, kind="inflated")
     np.testing.assert_allclose(merged["posterior"]["theta"], expected["posterior"]["theta"])
+
+
+@pytest.mark.parametrize(
+    "copied", [lambda x: x.astype(np.float32), lambda x: x[::-1].copy()], ids=["float32", "chains"]
+)
+def test_a_changed_copy_is_found(copied, random_batches):
+    drawn = random_batches(np.random.default_rng(5), batches=3)
+    again = {"theta": copied(drawn[1]["theta"])}
+    with pytest.raises(ValueError, match=r"batch 1 .*and batch 3 .*have the same draws"):
+        az_swiss.merge([*drawn, again], kind="inflated")
