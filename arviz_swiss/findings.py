@@ -14,7 +14,12 @@ import numpy as np
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.certificate import CERTIFIED, verdict_of
 from arviz_swiss.containers import Groups
-from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
+from arviz_swiss.diagnostics import (
+    AVOID_PRIOR,
+    MOST_SHRUNK,
+    SHRINKAGE,
+    describe_prior_error,
+)
 from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.merged import batch_moments, is_refined
@@ -359,6 +364,21 @@ def expected_error(groups: Groups) -> float:
     return float(np.nan_to_num(errors).max())
 
 
+def find_prior_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find a merge that the shape of the prior puts off."""
+    maps = groups["swiss_transform"]
+    error = float(groups["swiss_diagnostics"].get("prior_error", 0.0))
+    if is_refined(maps) or "swiss_certificate" in groups or not error >= LARGE_ERROR:
+        return
+    missing = 1.0 - float((maps["prior_power"] / maps["power"]).sum())
+    yield Finding(
+        "prior's shape",
+        (),
+        describe_prior_error(error, missing),
+        f"{AVOID_PRIOR[0].lower()}{AVOID_PRIOR[1:]}",
+    )
+
+
 def describe_error(error: float) -> str:
     """Return the expected error in words."""
     return (
@@ -444,6 +464,7 @@ FINDERS: tuple[Finder, ...] = (
     find_few_effective,
     find_skewed,
     find_expected_error,
+    find_prior_error,
     find_few_draws,
 )
 
