@@ -199,7 +199,7 @@ def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     powers = maps["power"].values * float(maps["stands_for"])
     scatter = float(diagnostics["q_fair"]), int(diagnostics["q_df"]), powers
     if doubt := doubt_kind(*scatter, kind_from):
-        yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter))
+        yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter, kind_from))
 
 
 def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
