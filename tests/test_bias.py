@@ -294,3 +294,40 @@ def test_a_gaussian_prior_has_no_error(size):
         errors.append(prior_error(draws, moments_of(draws), posterior, -49.0))
     # At p = .001 for all parameters together: 3 or more of 50 have p < 1e-4.
     assert np.count_nonzero(errors) < 3
+
+
+class GaussianMean(NamedTuple):
+    """The density of a mean with a flat prior, given the average of rows of unit variance."""
+
+    average: np.ndarray
+    rows: int
+
+    def log_prior(self, x):
+        return np.zeros(len(x))
+
+    def grad_log_prior(self, x):
+        return np.zeros_like(x)
+
+    def log_likelihood(self, x):
+        return -0.5 * self.rows * np.sum((x - self.average) ** 2, axis=1)
+
+    def grad_log_likelihood(self, x):
+        return -self.rows * (x - self.average)
+
+
+def test_a_refined_merge_is_not_told_to_draw_more():
+    rng = np.random.default_rng(9)
+    count, size, rows = 5, 30, 100
+    averages = rng.standard_normal((count, size)) / np.sqrt(rows)
+    densities = [GaussianMean(average, rows) for average in averages]
+    batches = [
+        {"x": average + rng.standard_normal((4, 100, size)) / np.sqrt(count * rows)}
+        for average in averages
+    ]
+    with pytest.warns(az_swiss.MergeWarning, match="too small"):
+        merged = az_swiss.merge(batches, kind="inflated")
+    assert "few draws" in {finding.flag for finding in az_swiss.report(merged).findings}
+    refined = az_swiss.refine(merged, densities, rounds=3, random_seed=0, progressbar=False)
+    sd = refined["posterior"]["x"].std(("chain", "draw")).values * np.sqrt(count * rows)
+    np.testing.assert_allclose(sd, 1, atol=0.02)
+    assert "few draws" not in {finding.flag for finding in az_swiss.report(refined).findings}
