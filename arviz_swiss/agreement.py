@@ -69,6 +69,15 @@ def scores(
     return result
 
 
+def compare_alone(
+    batches: Sequence[Moments], powers: np.ndarray
+) -> tuple[list[Scores], list[Spectrum]]:
+    """Return the batches' distances from the mean of them alone, without any draws of the prior."""
+    pooled = pool(batches, 1.0 / powers)
+    spectra = [linalg.spectrum(pooled.factor, moments.covariance) for moments in batches]
+    return scores(batches, pooled, spectra, powers), spectra
+
+
 def fairness(batches: Sequence[Moments], stands_for: float = 1.0) -> np.ndarray:
     """Return what a batch's heterogeneity must be multiplied by before it is chi-squared.
 
@@ -172,9 +181,8 @@ def parameter_pvalues(batches: Sequence[Moments], powers: np.ndarray) -> np.ndar
 
 def _pvalues(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray, float]:
     """Return each batch's least p-value of agreeing with the others, and that of Q."""
-    pooled = pool(batches, 1.0 / powers)
-    spectra = [linalg.spectrum(pooled.factor, moments.covariance) for moments in batches]
-    every, fair = scores(batches, pooled, spectra, powers), fairness(batches)
+    every, spectra = compare_alone(batches, powers)
+    fair = fairness(batches)
     _, pvalues = batch_heterogeneity(every, fair)
     overall = heterogeneity(every, spectra, powers, fair).pvalue
     return np.minimum(pvalues, standing_apart(batches, powers)), overall

@@ -1,9 +1,10 @@
-"""How far off the merge of inflated batches is to be expected, from the batches' moments alone."""
+"""How far off a merge is to be expected: by small inflated batches, or by the prior's shape."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import ndtri
 
 from arviz_swiss import linalg
 from arviz_swiss.moments import Moments, Pooled
@@ -14,6 +15,10 @@ SURE = 3.0
 FEWEST = 5
 # Parts of a batch's draws, the scatter of which tells how noisy their third moments are.
 PARTS = 4
+# How far around the merged mean, in sds of the prior, its slope is looked at; and how surely,
+# over all parameters, it must differ from a Gaussian's.
+WINDOW = 0.5
+SURE_SLOPE = 0.001
 
 
 def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarray) -> float:
@@ -101,6 +106,38 @@ def skewness_error(
             squares = part**2 @ spread
             terms.append((squares - squares.mean()) @ part / len(part))
     return 0.5 * _length(np.array(terms), np.repeat(shares / PARTS, PARTS))
+
+
+def prior_error(draws: np.ndarray, prior: Moments, pooled: Pooled, missing_prior: float) -> float:
+    """Return by how many posterior sds (Mahalanobis) the prior's shape puts the merged mean off.
+
+    The pooling takes a multiple of the prior as a Gaussian, minus ``B - 1`` of them from plain
+    batches. The multiple of what its log density's slope at the merged mean differs from that
+    Gaussian's remains in the score. The slope is that of the number of draws on either side.
+
+    Parameters
+    ----------
+    draws : (draw, parameter) array
+        Of the prior.
+    prior : Moments
+    pooled : Pooled
+    missing_prior : float
+        How many times the pooling adds the prior.
+
+    Returns
+    -------
+    float
+        An order of magnitude, from each parameter by itself; zero where chance explains it.
+    """
+    spread = np.sqrt(np.diag(prior.covariance))
+    away = (draws - pooled.mean) / spread
+    above = 1.0 + np.count_nonzero((away > 0) & (away < WINDOW), axis=0)
+    below = 1.0 + np.count_nonzero((away <= 0) & (away > -WINDOW), axis=0)
+    excess = np.log(above / below) / WINDOW + (pooled.mean - prior.mean) / spread
+    noise = np.sqrt(1.0 / above + 1.0 / below) / WINDOW
+    excess[np.abs(excess) < -ndtri(SURE_SLOPE / excess.size) * noise] = 0.0
+    score = solve_triangular(pooled.factor, missing_prior * excess / spread, lower=True)
+    return float(np.linalg.norm(score))
 
 
 def _are_inflated(powers: np.ndarray) -> bool:

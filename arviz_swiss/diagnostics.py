@@ -10,6 +10,7 @@ from arviz_swiss.agreement import (
     DISAGREE_ALL,
     DISAGREE_ONE,
     batch_heterogeneity,
+    compare_alone,
     fairness,
     heterogeneity,
     name_disagreeing,
@@ -25,10 +26,16 @@ SHRINKAGE = 0.02
 # With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
 # covariances, but never by more than this, also with half as many draws as parameters.
 MOST_SHRUNK = 0.6
+# In posterior sds: `report` tells smaller errors too.
+FAR_OFF = 1.0
+AVOID_PRIOR = (
+    'Sample kind="fractionated" or "inflated" batches, which need no draws of the prior, or refine '
+    "the merge."
+)
 
 
 class MomentDiagnostics(NamedTuple):
-    """Statistics of the merge that need only moments; one row a batch, but for the first six."""
+    """Statistics of the merge that need only moments; one row a batch, but for single numbers."""
 
     q: float
     q_fair: float
@@ -46,6 +53,7 @@ class MomentDiagnostics(NamedTuple):
     influence: np.ndarray
     effective_size: np.ndarray
     precision_bias: np.ndarray
+    prior_error: float = np.nan
 
 
 DESCRIPTIONS = {
@@ -55,6 +63,7 @@ DESCRIPTIONS = {
     "q_pvalue": "p-value of q, allowing for the bias of few draws",
     "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
     "expected_error": "order of the merged mean's error in posterior sds (Mahalanobis), inflated",
+    "prior_error": "order of the merged mean's error in posterior sds that the prior's shape makes",
     "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
     "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
     "shift": "batch mean minus merged mean, in merged sds",
@@ -74,6 +83,7 @@ def diagnose_moments(
     spectra: Sequence[Spectrum],
     powers: np.ndarray,
     stands_for: float = 1.0,
+    alone: bool = True,
 ) -> MomentDiagnostics:
     """Return the statistics of the merge that come from moments alone.
 
@@ -87,13 +97,17 @@ def diagnose_moments(
     ----------
     stands_for : float, default 1.0
         Rows that the merged posterior stands for over rows that it has seen.
+    alone : bool, default True
+        Whether the batches alone were pooled. With a prior added or subtracted they are compared
+        with each other, since its error is no disagreement of theirs.
     """
     parameters = pooled.mean.size
     every = scores(batches, pooled, spectra, powers)
     values = [spectrum.values for spectrum in spectra]
     fair = fairness(batches, stands_for)
-    every_q = heterogeneity(every, spectra, powers, fair)
-    batch_q, batch_q_pvalue = batch_heterogeneity(every, fair)
+    compared = (every, spectra) if alone else compare_alone(batches, powers)
+    every_q = heterogeneity(*compared, powers, fair)
+    batch_q, batch_q_pvalue = batch_heterogeneity(compared[0], fair)
     influence = [
         np.sqrt(np.sum((s.distance / s.excess) ** 2)) if s.known.all() else np.inf for s in every
     ]
@@ -212,3 +226,23 @@ def warn_few_prior_draws(prior: Moments, pooled: Pooled, missing_prior: float) -
             MergeWarning,
             stacklevel=3,
         )
+
+
+def warn_prior_shape(error: float, missing_prior: float) -> None:
+    """Warn when the prior, taken as a Gaussian, puts the merged mean off by over a posterior sd."""
+    if error > FAR_OFF:
+        warnings.warn(
+            f"{describe_prior_error(error, missing_prior)} {AVOID_PRIOR}",
+            MergeWarning,
+            stacklevel=3,
+        )
+
+
+def describe_prior_error(error: float, missing_prior: float) -> str:
+    """Return what the prior's shape does to the merge, in words."""
+    taken = "subtracts" if missing_prior < 0 else "adds"
+    return (
+        f"expect an error of the order of {error:.1g} posterior sds: the merge {taken} the prior "
+        f"{abs(missing_prior):.4g} times as a Gaussian, from which it is far where the merged "
+        "posterior lies."
+    )

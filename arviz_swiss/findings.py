@@ -14,12 +14,18 @@ import numpy as np
 from arviz_swiss.agreement import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.certificate import CERTIFIED, verdict_of
 from arviz_swiss.containers import Groups
-from arviz_swiss.diagnostics import MOST_SHRUNK, SHRINKAGE
-from arviz_swiss.glance import SkewAdvice, advise_skewed, positive_variables
+from arviz_swiss.diagnostics import (
+    AVOID_PRIOR,
+    MOST_SHRUNK,
+    SHRINKAGE,
+    describe_prior_error,
+)
+from arviz_swiss.glance import SkewAdvice, advise_skewed, suggest_transforms
 from arviz_swiss.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.merged import (
     REFINE_ATTRS,
     batch_moments,
+    is_refined,
     is_settled,
     rounds_taken,
     was_undone,
@@ -201,7 +207,7 @@ def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     powers = maps["power"].values * float(maps["stands_for"])
     scatter = float(diagnostics["q_fair"]), int(diagnostics["q_df"]), powers
     if doubt := doubt_kind(*scatter, kind_from):
-        yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter))
+        yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter, kind_from))
 
 
 def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
@@ -323,22 +329,25 @@ def find_shape(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
 def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
     diagnostics = groups["swiss_diagnostics"]
-    if not {"skewness", "least"} <= set(diagnostics):
+    if not {"skewness", "least", "greatest"} <= set(diagnostics):
+        return
+    if len(labels_of(groups)) == 1 or _is_certified(groups):
         return
     skewness = np.median(diagnostics["skewness"].values, axis=0)
     strong = np.abs(skewness) > SKEWED
     if strong.any():
+        advice = _skew_advice(groups, skewness, strong)
         yield Finding(
             "skewed",
             (),
             f"{brief(_parameters(groups)[strong])} is strongly skewed in the space of the merge "
             f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
             "merge is exact.",
-            f"{advise_skewed(_owners(groups)[strong].tolist(), _skew_advice(groups))}.",
+            f"{advise_skewed(_owners(groups)[strong].tolist(), advice)}.",
         )
 
 
-def _skew_advice(groups: Groups) -> SkewAdvice:
+def _skew_advice(groups: Groups, skewness: np.ndarray, strong: np.ndarray) -> SkewAdvice:
     transformed = {
         name
         for group, dataset in groups.items()
@@ -346,9 +355,15 @@ def _skew_advice(groups: Groups) -> SkewAdvice:
         for name in dataset.data_vars
     }
     diagnostics = groups["swiss_diagnostics"]
-    positive = positive_variables(_owners(groups), diagnostics["least"].values.min(axis=0))
+    owners = _owners(groups)
+    least, greatest = diagnostics["least"].values, diagnostics["greatest"].values
+    ranges = {
+        name: (float(least[:, owners == name].min()), float(greatest[:, owners == name].max()))
+        for name in np.unique(owners[strong]).tolist()
+    }
+    suggested = suggest_transforms(owners[strong], skewness[strong], ranges)
     kinds = [one.attrs["swiss_kind"] for one in groups.values() if "swiss_kind" in one.attrs]
-    return SkewAdvice(transformed, positive, next(iter(kinds), "inflated"))
+    return SkewAdvice(transformed, suggested, next(iter(kinds), "inflated"))
 
 
 def find_expected_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
@@ -375,6 +390,21 @@ def remove_error(groups: Groups) -> str:
     if was_undone(groups["swiss_transform"]):
         return "merge fewer, larger batches, since refine led away from the posterior."
     return "refine(merged, models) removes it; so do fewer, larger batches."
+
+
+def find_prior_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+    """Find a merge that the shape of the prior puts off."""
+    maps = groups["swiss_transform"]
+    error = float(groups["swiss_diagnostics"].get("prior_error", 0.0))
+    if is_refined(maps) or "swiss_certificate" in groups or not error >= LARGE_ERROR:
+        return
+    missing = 1.0 - float((maps["prior_power"] / maps["power"]).sum())
+    yield Finding(
+        "prior's shape",
+        (),
+        describe_prior_error(error, missing),
+        f"{AVOID_PRIOR[0].lower()}{AVOID_PRIOR[1:]}",
+    )
 
 
 def describe_error(error: float) -> str:
@@ -410,6 +440,8 @@ def find_refine(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
 
 def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find merged sds that few draws made too small."""
+    if is_refined(groups["swiss_transform"]) or _is_certified(groups):
+        return
     weights = np.where(_among(groups, broken), 0.0, 1.0 / groups["swiss_transform"]["power"].values)
     bias = _uncorrected(groups)
     shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
@@ -422,6 +454,11 @@ def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
             "draw more, leave deterministics out (var_names, or model=), or merge with "
             'covariance="corrected".',
         )
+
+
+def _is_certified(groups: Groups) -> bool:
+    verdict = verdict_of(groups)
+    return verdict is not None and verdict.status == CERTIFIED
 
 
 def _too_small(groups: Groups, shrinkage: float) -> str:
@@ -486,6 +523,7 @@ FINDERS: tuple[Finder, ...] = (
     find_skewed,
     find_expected_error,
     find_refine,
+    find_prior_error,
     find_few_draws,
 )
 

@@ -1,7 +1,7 @@
 """A glance at every batch's draws, cheap enough for `merge`: skewness, chains, divergences."""
 
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +23,12 @@ MOST_NAMED = 3
 class SkewAdvice(NamedTuple):
     """What decides the advice on skewed variables.
 
-    `transformed` are the variables merged on another scale than their own, `positive` those with
-    positive draws only, `kind` the kind of sub-posterior.
+    `transformed` are the variables merged on another scale than their own, `suggested` the
+    transforms that would help others, `kind` the kind of sub-posterior.
     """
 
     transformed: Collection[str]
-    positive: Collection[str]
+    suggested: Mapping[str, str]
     kind: str
 
 
@@ -54,13 +54,12 @@ def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = squares.mean(axis=0)
         skewed = np.einsum("ij,ij->j", squares, centred) / len(rows) / variance**1.5
-        least = rows.min(axis=0)
         if chains == 1 or count < LOOK_AT_CHAIN:
-            return Glance(skewed, np.full(free.size, np.nan), least)
+            return Glance(skewed, np.full(free.size, np.nan))
         between = centred.reshape(draws.shape).mean(axis=1).var(axis=0)
         within = (variance - between) * count / (count - 1)
         between *= chains / (chains - 1)
-        return Glance(skewed, np.sqrt((count - 1) / count + between / within), least)
+        return Glance(skewed, np.sqrt((count - 1) / count + between / within))
 
 
 def warn_poor_batches(
@@ -83,13 +82,18 @@ def warn_poor_batches(
     """
     parts = []
     skewed = np.median([one.skewness for one in glances], axis=0)
-    if needs_gaussian and (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
+    matters = needs_gaussian and len(batches) > 1
+    if matters and (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
         strong = strong[np.argsort(-np.abs(skewed[strong]))]
         named = _named([f"{frame.labels[at]} ({skewed[at]:.1f})" for at in strong])
-        owners = np.array(frame.owners)
-        positive = positive_variables(owners, np.min([one.least for one in glances], axis=0))
-        advice = SkewAdvice(frame.space.transforms, positive, kind)
-        remedy = advise_skewed(owners[strong].tolist(), advice)
+        variables = np.array(frame.owners)[strong]
+        ranges = {
+            name: _range_of(batches, name)
+            for name in set(variables.tolist()) - set(frame.space.transforms)
+        }
+        suggested = suggest_transforms(variables, skewed[strong], ranges)
+        advice = SkewAdvice(frame.space.transforms, suggested, kind)
+        remedy = advise_skewed(variables.tolist(), advice)
         parts.append(
             f"strongly skewed in the space of the merge (skewness of the median batch: {named}); "
             f"{remedy}"
@@ -118,11 +122,11 @@ def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
     """Return what to do about variables that are strongly skewed where they are merged."""
     names = list(dict.fromkeys(variables))
     moved = [name for name in names if name in advice.transformed]
-    positive = [name for name in names if name not in moved and name in advice.positive]
+    mended = [name for name in names if name not in moved and name in advice.suggested]
     parts = []
-    if positive:
-        choices = ", ".join(f'"{name}": "log"' for name in positive)
-        parts.append(f"merge on the log scale, transforms={{{choices}}}")
+    if mended:
+        choices = ", ".join(f'"{name}": "{advice.suggested[name]}"' for name in mended)
+        parts.append(f"merge on another scale, transforms={{{choices}}}")
     if moved:
         own = ", ".join(f'"{name}": None' for name in moved)
         again = f"sample again with untransformed={moved!r} and " if _is_powered(advice) else ""
@@ -130,14 +134,37 @@ def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
             "use larger batches (fewer of them)"
             f", or {again}merge on its own scale with transforms={{{own}}}"
         )
-    elif len(positive) < len(names):
+    elif len(mended) < len(names):
         parts.append("use larger batches (fewer of them)")
     return f"{', or '.join(parts)}, or refine the merge"
 
 
-def positive_variables(owners: np.ndarray, least: np.ndarray) -> list[str]:
-    """Return the variables of which no draw of any element is negative or zero."""
-    return [name for name in np.unique(owners).tolist() if (least[owners == name] > 0).all()]
+def suggest_transforms(
+    variables: np.ndarray, skewness: np.ndarray, ranges: Mapping[str, tuple[float, float]]
+) -> dict[str, str]:
+    """Return the transforms that make skewed variables less so.
+
+    A logarithm draws in the right tail alone; towards one, a logit draws in the left.
+
+    Parameters
+    ----------
+    variables, skewness : array
+        Of every skewed parameter.
+    ranges : mapping of variable to the smallest and the largest of all draws
+    """
+    suggested = {}
+    for name, (least, greatest) in ranges.items():
+        own = skewness[variables == name]
+        if least > 0 and (own > 0).all():
+            suggested[name] = "log"
+        elif least > 0 and greatest < 1:
+            suggested[name] = "logit"
+    return suggested
+
+
+def _range_of(batches: Sequence[Batch], name: str) -> tuple[float, float]:
+    draws = [batch.draws[name].values for batch in batches]
+    return float(min(one.min() for one in draws)), float(max(one.max() for one in draws))
 
 
 def _is_powered(advice: SkewAdvice) -> bool:

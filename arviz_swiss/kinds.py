@@ -76,11 +76,28 @@ def describe_guess(count: int) -> str:
     )
 
 
-def describe_doubt(doubt: str, q: float, degrees: int, powers: np.ndarray) -> tuple[str, str]:
-    """Return what the batches look like, and what to do."""
+def describe_doubt(
+    doubt: str, q: float, degrees: int, powers: np.ndarray, kind_from: str
+) -> tuple[str, str]:
+    """Return what the batches look like, and what to do.
+
+    Who named the kind knows it better than one of whom it was guessed: that a strong prior holds
+    the means together then comes first.
+    """
     wide = f"{np.exp(np.mean(np.log(powers)) / 2):.2g}"
     tails = chi2.cdf(q, degrees), chi2.sf(q, degrees)
     less, more = (f"(Q = {q:.3g} on {degrees} degrees of freedom, p = {p:.1g})" for p in tails)
+    if doubt == LOOKS_PLAIN and kind_from != "guess":
+        return (
+            "the batches' means scatter far less than those of inflated ones "
+            f"{less}: the prior informs most parameters more than the data, or these look like "
+            f"plain (full_prior) or fractionated batches. If they are, the merged sds are about "
+            f"{wide} times too wide.",
+            "if the prior is as strong as that, nothing. If the likelihood was not raised to a "
+            'power, pass kind="full_prior" with prior= (draws of the prior), or '
+            'kind="fractionated" if the prior was. If it was, see whether every batch has rows of '
+            "its own.",
+        )
     if doubt == LOOKS_PLAIN:
         return (
             f"these look like plain (full_prior) or fractionated batches: their means scatter far "
@@ -129,7 +146,7 @@ def warn_kind(
         parts = [f"{describe_guess(count)} Say what they are: {SAY_KIND}."]
     is_extreme = doubt == LOOKS_PLAIN and diagnostics.q_lower_pvalue < EXTREME
     if is_extreme or doubt == LOOKS_INFLATED or (doubt and parts):
-        parts += describe_doubt(doubt, *scatter)
+        parts += describe_doubt(doubt, *scatter, kind_from)
     if parts:
         text = " ".join(part[:1].upper() + part[1:] for part in parts)
         warnings.warn(text[:1].lower() + text[1:], MergeWarning, stacklevel=3)

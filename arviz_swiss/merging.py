@@ -15,12 +15,14 @@ from arviz_swiss.batches import (
     prior_batches,
     warn_left_out,
 )
+from arviz_swiss.bias import prior_error
 from arviz_swiss.checks import check_covariance
 from arviz_swiss.diagnostics import (
     diagnose_moments,
     warn_few_draws,
     warn_few_prior_draws,
     warn_heterogeneity,
+    warn_prior_shape,
 )
 from arviz_swiss.elements import element_coords
 from arviz_swiss.glance import warn_poor_batches
@@ -228,14 +230,25 @@ def merge(
         moments = [summarise(batch, frame, covariance) for batch in batches]
         if group != "prior":
             check_distinct(batches, moments, frame.constrained)
-        prior_moments = summarise_prior(priors, frame, covariance) if priors else None
+        prior_moments, prior_draws = None, None
+        if priors:
+            prior_moments, prior_draws = summarise_prior(priors, frame, covariance)
         pooled = _pool(moments, counted, prior_moments)
         spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
         given = methods.rescale(moments, pooled, spectra, counted.weights, factors)
         diagnostics = diagnose_moments(
-            moments, pooled, spectra, counted.likelihood, counted.stands_for
+            moments,
+            pooled,
+            spectra,
+            counted.likelihood,
+            counted.stands_for,
+            alone=prior_moments is None,
         )
         warn_few_draws(diagnostics, counted.weights, covariance)
+        if prior_moments is not None:
+            off = prior_error(prior_draws, prior_moments, pooled, counted.missing_prior)
+            diagnostics = diagnostics._replace(prior_error=off)
+            warn_prior_shape(off, counted.missing_prior)
         if prior_moments is not None and covariance == "sample":
             warn_few_prior_draws(prior_moments, pooled, counted.missing_prior)
         sampled = counted.likelihood * counted.stands_for

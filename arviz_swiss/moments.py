@@ -20,7 +20,6 @@ class Glance(NamedTuple):
 
     skewness: np.ndarray
     rhat: np.ndarray
-    least: np.ndarray
 
 
 class Moments(NamedTuple):

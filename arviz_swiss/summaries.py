@@ -16,7 +16,7 @@ from arviz_swiss.checks import (
     check_labels,
     checked_inverse,
 )
-from arviz_swiss.flatten import Layout, as_rows
+from arviz_swiss.flatten import Layout, as_rows, gather_all
 from arviz_swiss.glance import glance
 from arviz_swiss.moments import (
     Moments,
@@ -93,8 +93,10 @@ def summarise(batch: Batch, frame: Frame, covariance: str | Callable) -> Moments
     return _moments(batch, unconstrained(batch, frame), frame, covariance)
 
 
-def summarise_prior(priors: Sequence[Batch], frame: Frame, covariance: str | Callable) -> Moments:
-    """Return the moments of the prior's draws, all sets of them taken together."""
+def summarise_prior(
+    priors: Sequence[Batch], frame: Frame, covariance: str | Callable
+) -> tuple[Moments, np.ndarray]:
+    """Return the moments of the prior's draws, all sets of them taken together, and the draws."""
     sets = [
         unconstrained(match_to(frame.first, prior, frame.constrained), frame) for prior in priors
     ]
@@ -102,7 +104,8 @@ def summarise_prior(priors: Sequence[Batch], frame: Frame, covariance: str | Cal
         name: np.concatenate([s[name].reshape(1, -1, *s[name].shape[2:]) for s in sets], axis=1)
         for name in frame.constrained.names
     }
-    return _moments(priors[0], together, frame, covariance)
+    draws = gather_all(as_rows(list(together.values()), frame.layout), frame.layout)
+    return _moments(priors[0], together, frame, covariance), draws[:, frame.free]
 
 
 def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Callable) -> Moments:

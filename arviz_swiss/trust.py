@@ -39,6 +39,7 @@ DESCRIPTIONS = {
     "width": "batch sd over the median batch's, as if all had the same power of the prior",
     "skewness": "skewness of the batch's own draws",
     "least": "smallest of the batch's own draws",
+    "greatest": "largest of the batch's own draws",
     "kurtosis": "excess kurtosis of the batch's own draws",
     "valley": "depth of the deepest valley between two modes, as a share of the lower mode",
     "shape": "integrated absolute distance of the marginal, mapped by SwISS, from the others'",
@@ -75,9 +76,9 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
         - `rhat`, `ess_bulk`, `ess_tail`: rank-normalised split R-hat and effective sizes of the
           batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
         - `width`: its sd over the median batch's;
-        - `skewness`, `kurtosis` (excess), `least` (the smallest draw), and `valley`, the depth of
-          the deepest valley between two modes that rise above it with at least 5% of the draws
-          each: 0 with one mode, 1 with two far apart;
+        - `skewness`, `kurtosis` (excess), `least` and `greatest` (of the draws), and `valley`, the
+          depth of the deepest valley between two modes that rise above it with at least 5% of the
+          draws each: 0 with one mode, 1 with two far apart;
         - `shape`: integrated absolute distance, from 0 to 1, between the batch's marginal and the
           other batches' pooled, all brought to the merged mean and covariance by the map of SwISS,
           whatever the method of the merge, so that only shape is left to differ; and `shape_noise`,
@@ -183,6 +184,7 @@ def _diagnosed(groups: Groups, group: str) -> xr.Dataset:
     rows = [draws.reshape(-1, draws.shape[-1]) for draws in sample.before]
     found["skewness"] = np.array([skewness(matrix) for matrix in rows])
     found["least"] = np.array([matrix.min(axis=0) for matrix in rows])
+    found["greatest"] = np.array([matrix.max(axis=0) for matrix in rows])
     found["kurtosis"] = np.array([shapes.excess_kurtosis(matrix) for matrix in rows])
     found["valley"] = np.array([shapes.valleys(matrix, containers.kde) for matrix in rows])
     found["skewness_error"] = _skewness_error(rows, groups)

@@ -1,7 +1,10 @@
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import chi2, ttest_ind
 
+import arviz_swiss as az_swiss
 from arviz_swiss import linalg
 from arviz_swiss.agreement import (
     batch_heterogeneity,
@@ -138,3 +141,19 @@ def test_fairness_takes_back_what_few_draws_add():
     np.testing.assert_allclose(fairness(few), 38 / 49)
     np.testing.assert_allclose(fairness(few, stands_for=2.0), 19 / 49)
     np.testing.assert_allclose(fairness(moments(np.zeros((2, 10)))), 1.0, rtol=1e-6)
+
+
+def test_a_strong_prior_that_was_subtracted_is_no_disagreement():
+    rng = np.random.default_rng(8)
+    count, size, information = 10, 5, 30.0
+    for _ in range(20):
+        means = rng.standard_normal((count, 1, 1, size)) / (information + 1)
+        draws = means + rng.standard_normal((count, 4, 500, size)) / np.sqrt(information + 1)
+        prior = rng.standard_normal((1, 20_000, size)) / np.sqrt(information)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            merged = az_swiss.merge(
+                [{"b": batch} for batch in draws], kind="full_prior", prior={"b": prior}
+            )
+        assert not [one for one in caught if "disagree" in str(one.message)]
+        assert float(merged["swiss_diagnostics"]["q_pvalue"]) > 1e-3

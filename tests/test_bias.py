@@ -7,7 +7,7 @@ import pytest
 from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
-from arviz_swiss.bias import expected_error, skewness_error
+from arviz_swiss.bias import expected_error, prior_error, skewness_error
 from arviz_swiss.moments import Moments, pool
 
 
@@ -230,3 +230,104 @@ def test_small_batches_of_rare_events_are_not_approved(
     report = az_swiss.report(refined)
     assert "expected error" not in {finding.flag for finding in report.findings}
     assert "xpect an error" not in str(report)
+
+
+class LogRate(NamedTuple):
+    """The density of a log rate with a Gamma(2, 1) prior, given a Poisson count."""
+
+    count: int
+    exposure: float
+
+    def log_prior(self, x):
+        return (2 * x - np.exp(x))[:, 0]
+
+    def grad_log_prior(self, x):
+        return 2 - np.exp(x)
+
+    def log_likelihood(self, x):
+        return (self.count * x - self.exposure * np.exp(x))[:, 0]
+
+    def grad_log_likelihood(self, x):
+        return self.count - self.exposure * np.exp(x)
+
+
+@pytest.mark.parametrize("transforms", [None, {"rate": "log"}])
+def test_a_prior_far_from_gaussian_is_not_subtracted_in_silence(transforms):
+    rng = np.random.default_rng(6)
+    count, exposure = 50, 5.0
+    counts = rng.poisson(exposure * 6.0, size=count)
+
+    def sampled(share):
+        rates = rng.gamma(2 * share + counts, 1 / (share + exposure), size=(4, 2000, count))
+        return [{"rate": rate} for rate in np.moveaxis(rates, -1, 0)]
+
+    shape, scale = 2 + counts.sum(), 1 / (1 + count * exposure)
+    mean, sd = shape * scale, np.sqrt(shape) * scale
+    prior = {"rate": rng.gamma(2, 1, size=(1, 8000))}
+    plain = sampled(1.0)
+    with pytest.warns(az_swiss.MergeWarning, match="subtracts the prior 49 times as a Gaussian"):
+        merged = az_swiss.merge(plain, kind="full_prior", prior=prior, transforms=transforms)
+    measured = abs(float(merged["posterior"]["rate"].mean()) - mean) / sd
+    expected = float(merged["swiss_diagnostics"]["prior_error"])
+    assert measured > 1
+    assert measured / 3 < expected < 3 * measured
+    (finding,) = [one for one in az_swiss.report(merged).findings if one.flag == "prior's shape"]
+    assert 'kind="fractionated"' in finding.remedy
+
+    # What it advises: the prior to the power 1/B, in the space of the merge (here logs), or refine.
+    mended = az_swiss.merge(sampled(1 / count), kind="fractionated", transforms={"rate": "log"})
+    assert abs(float(mended["posterior"]["rate"].mean()) - mean) < 0.3 * sd
+    if transforms:
+        densities = [LogRate(one, exposure) for one in counts]
+        refined = az_swiss.refine(merged, densities, rounds=3, random_seed=0, progressbar=False)
+        assert abs(float(refined["posterior"]["rate"].mean()) - mean) < 0.3 * sd
+        assert "prior's shape" not in {one.flag for one in az_swiss.report(refined).findings}
+
+
+@pytest.mark.parametrize("size", [1, 50])
+def test_a_gaussian_prior_has_no_error(size):
+    rng = np.random.default_rng(7)
+    posterior = pool([Moments(np.full(size, 1.5), np.eye(size), np.eye(size), 10, 10.0)], [1000.0])
+    errors = []
+    for _ in range(50):
+        draws = rng.standard_normal((2000, size))
+        errors.append(prior_error(draws, moments_of(draws), posterior, -49.0))
+    # At p = .001 for all parameters together: 3 or more of 50 have p < 1e-4.
+    assert np.count_nonzero(errors) < 3
+
+
+class GaussianMean(NamedTuple):
+    """The density of a mean with a flat prior, given the average of rows of unit variance."""
+
+    average: np.ndarray
+    rows: int
+
+    def log_prior(self, x):
+        return np.zeros(len(x))
+
+    def grad_log_prior(self, x):
+        return np.zeros_like(x)
+
+    def log_likelihood(self, x):
+        return -0.5 * self.rows * np.sum((x - self.average) ** 2, axis=1)
+
+    def grad_log_likelihood(self, x):
+        return -self.rows * (x - self.average)
+
+
+def test_a_refined_merge_is_not_told_to_draw_more():
+    rng = np.random.default_rng(9)
+    count, size, rows = 5, 30, 100
+    averages = rng.standard_normal((count, size)) / np.sqrt(rows)
+    densities = [GaussianMean(average, rows) for average in averages]
+    batches = [
+        {"x": average + rng.standard_normal((4, 100, size)) / np.sqrt(count * rows)}
+        for average in averages
+    ]
+    with pytest.warns(az_swiss.MergeWarning, match="too small"):
+        merged = az_swiss.merge(batches, kind="inflated")
+    assert "few draws" in {finding.flag for finding in az_swiss.report(merged).findings}
+    refined = az_swiss.refine(merged, densities, rounds=3, random_seed=0, progressbar=False)
+    sd = refined["posterior"]["x"].std(("chain", "draw")).values * np.sqrt(count * rows)
+    np.testing.assert_allclose(sd, 1, atol=0.02)
+    assert "few draws" not in {finding.flag for finding in az_swiss.report(refined).findings}
