@@ -1,6 +1,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import arviz_swiss as az_swiss
@@ -70,6 +71,22 @@ def test_one_density_for_several_batches_is_refused(merged, data, function):
     ) as caught:
         function(merged, [Known(data)] * BATCHES, **QUIET)
     check_right(merged, follow(caught.value, data), data)
+
+
+def test_the_advice_holds_for_tables_and_dicts_too(merged, data):
+    with pytest.raises(ValueError, match="same density") as caught:
+        az_swiss.refine(merged, [Known(data)] * BATCHES, **QUIET)
+    table, columns = pd.DataFrame(data), {"y": data}
+    ways = re.search(r"DataFrame: (.*); a dict: (.*)\)\.", str(caught.value)).groups()
+    for given, way, rows_of in (
+        (table, ways[0], lambda chosen: chosen.values),
+        (columns, ways[1], lambda chosen: chosen["y"]),
+    ):
+        densities = [
+            Known(rows_of(eval(way, {"data": given, "rows": rows})))
+            for rows in az_swiss.partition(given, BATCHES, random_seed=7)
+        ]
+        check_right(merged, densities, data)
 
 
 def test_all_data_for_every_batch_is_refused(merged, data):
