@@ -3,8 +3,12 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import arviz_swiss as az_swiss
+from arviz_swiss.belonging import _check_observed
+from arviz_swiss.merged import open_merged
+from arviz_swiss.observed import summary
 
 QUIET = {"progressbar": False, "random_seed": 1}
 BATCHES = 4
@@ -131,3 +135,18 @@ def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
     assert "change its sign" in findings["curves upwards"].remedy
     densities[2].sign = 1.0
     check_right(merged, densities, data)
+
+
+def test_rows_that_a_model_codes_in_another_way_have_a_way_out(merged):
+    opened = open_merged(merged, "posterior")
+    outcomes = np.random.default_rng(3).integers(0, 2, (BATCHES, 30))
+    recorded = xr.DataArray(
+        [[summary(one)] for one in outcomes],
+        dims=("batch", "observed_variable", "statistic"),
+        coords={"observed_variable": ["y"]},
+    )
+    signs = dict(zip(opened.labels, ({"y": 2 * one - 1} for one in outcomes), strict=True))
+    with pytest.raises(ValueError, match="name its observed variable otherwise"):
+        _check_observed(signs, recorded, opened)
+    renamed = {label: {"sign": values["y"]} for label, values in signs.items()}
+    _check_observed(renamed, recorded, opened)
