@@ -38,7 +38,8 @@ def advice(opened: Merged) -> str:
     return (
         "Pass one density for each batch, of the rows that it was sampled with, such as models = "
         f"[build(data[rows]) for rows in partition(data, {count}, random_seed={seed})], with the "
-        "groups= or stratify= of sample_batches, if any."
+        "groups= or stratify= of sample_batches, if any (a DataFrame: data.iloc[rows]; a dict: "
+        "{k: v[rows] for k, v in data.items()})."
     )
 
 
@@ -78,10 +79,16 @@ def _check_observed(
                 f' They are those of batch "{opened.labels[others[0]]}": densities come in the '
                 "order of the batches, or as a mapping by batch label."
             )
+        recoded = ""
+        if found[position, 0] == expected[position, 0]:
+            recoded = (
+                " If the model codes the same rows in another way, name its observed variable "
+                "otherwise: it is then not compared, and certify tells."
+            )
         raise ValueError(
             f'batch {position} ("{opened.labels[position]}"): the model observes '
             f"{_words(found[position])} for {name}, the batch was sampled with "
-            f"{_words(expected[position])}.{order} {advice(opened)}"
+            f"{_words(expected[position])}.{order} {advice(opened)}{recoded}"
         )
 
 

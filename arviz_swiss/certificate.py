@@ -7,10 +7,17 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-from arviz_swiss import containers, weights
+from arviz_swiss import containers, stein, weights
 from arviz_swiss.densities import Densities
 from arviz_swiss.flatten import flatten
-from arviz_swiss.merged import Merged, is_refined, present_moments, read_whole
+from arviz_swiss.merged import (
+    Merged,
+    free_rows,
+    is_refined,
+    present_moments,
+    read_whole,
+    was_undone,
+)
 from arviz_swiss.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 
 CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
@@ -19,8 +26,9 @@ GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
 FEWEST = 25
 # In sds, of any direction: more than this and the draws are not to be used without their weights.
 NOTABLE = 0.2
-# With this share of effective draws the weights hardly differ, and k-hat is mostly noise.
-NEARLY_ALL = 0.9
+# With this share of effective draws the weights hardly differ, and k-hat is mostly noise; with
+# that, the weights are equal whatever k-hat.
+NEARLY_ALL, ALL = 0.9, 0.999
 DESCRIPTIONS = {
     "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
     "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
@@ -35,6 +43,7 @@ DESCRIPTIONS = {
     "sd_shift": "weighted minus unweighted sd, in unweighted sds",
     "mahalanobis_shift": "Mahalanobis length of the weighted minus the unweighted mean",
     "mahalanobis_error": "root mean square of that length by Monte Carlo error alone",
+    "weighed": "number of draws that were weighed",
     "covariance_change": "largest relative change of an sd by the weights, in any direction",
     "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
     "overlap_error": "error of the log weights from how little the batches overlap",
@@ -76,8 +85,10 @@ class Shifts(NamedTuple):
 class Evidence(NamedTuple):
     """All that the verdict is about.
 
-    `weighed` of `draws` merged draws have weights, worth `effective` equal ones; `doubt` is what
+    `weighed` of `draws` merged draws have weights, worth `effective` equal ones; `sampling_error`
+    is that part of the errors of `change` which more weights would not lower; `doubt` is what
     speaks against the densities; `bounded` are parameters with edges that draws were moved over.
+    The merge was `refined`; `undone` if that led away.
     """
 
     khat: float
@@ -85,10 +96,12 @@ class Evidence(NamedTuple):
     weighed: int
     draws: int
     change: weights.Change
+    sampling_error: float
     overlap_error: float
     doubt: str
     bounded: Sequence[str]
     refined: bool
+    undone: bool
     method: str
 
 
@@ -122,6 +135,12 @@ def build_certificate(
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
     whitened = thinned.merged @ present_moments(opened).factor
     change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
+    mean_error, sd_error = _sampling_errors(opened) if is_refined(opened.maps) else (0.0, 0.0)
+    change = change._replace(
+        shift_error=float(np.hypot(change.shift_error, mean_error)),
+        stretch_error=float(np.hypot(change.stretch_error, sd_error)),
+    )
+    parameters = opened.maps["parameter"].values.astype(str)
     effective = weights.effective_size(weighed.log_weights)
     shape = (opened.sizes[0], thinned.draws.size)
     data = {
@@ -132,6 +151,7 @@ def build_certificate(
         "batch_offset": ("batch_label", provenance.offsets),
         "batch_width": ("batch_label", provenance.widths),
         "effective_size": ((), effective),
+        "weighed": ((), weighed.ratios.size),
         **{name: ("parameter", values) for name, values in shifts._asdict().items()},
         "mahalanobis_shift": ((), change.shift),
         "mahalanobis_error": ((), change.shift_error),
@@ -152,13 +172,33 @@ def build_certificate(
         weighed.ratios.size,
         int(np.prod(opened.sizes)),
         change,
+        max(mean_error, sd_error),
         weighed.overlap_error,
         provenance.doubt,
-        opened.maps["parameter"].values.astype(str)[edge].tolist(),
+        parameters[edge].tolist(),
         is_refined(opened.maps),
+        was_undone(opened.maps),
         opened.draws.attrs.get("swiss_method", "swiss"),
     )
     return dataset.assign_attrs(judge(evidence)._asdict())
+
+
+def _sampling_errors(opened: Merged) -> tuple[float, float]:
+    """Return what few draws of the batches leave of the weighted mean and sds of a refined merge.
+
+    Its draws have the moments that the gradients told. The batches' densities, which the weights
+    are made of, were moved by the moments of draws: by the errors of these the weights shift the
+    draws, though they are right. Without `refine`, the errors are those of the merge itself.
+    """
+    length, count = opened.sizes[1], opened.free.size
+    sizes = 0.0
+    for label in opened.labels:
+        own = np.flatnonzero(opened.owners == label)
+        rows = free_rows(opened, own, slice(None)).reshape(own.size, length, count)
+        sizes += float(np.median(stein.effective_sizes(rows)))
+    of_squares = opened.groups.get("swiss_diagnostics", {}).get("effective_size")
+    squares = sizes if of_squares is None else float(of_squares.sum())
+    return np.sqrt(count / sizes), np.sqrt(count / squares)
 
 
 def verdict_of(groups: containers.Groups) -> Verdict | None:
@@ -186,10 +226,14 @@ def write_verdict(groups: containers.Groups) -> str:
     if verdict is None:
         return ""
     certificate = groups["swiss_certificate"]
+    left = certificate["log_weight"].size
+    weighed = int(certificate.get("weighed", left))
     found = (
         f"k-hat {float(certificate['khat']):.2f}, {float(certificate['effective_size']):.0f} "
-        f"effective of {certificate['log_weight'].size} weighed draws"
+        f"effective of {weighed} weighed draws"
     )
+    if left < weighed:
+        found += f", of which {left} were selected since"
     remedy = f" {verdict.remedy[0].upper()}{verdict.remedy[1:]}." if verdict.remedy else ""
     return f"{verdict.status} ({found}): {verdict.reason}.{remedy}"
 
@@ -277,7 +321,7 @@ def judge(evidence: Evidence) -> Verdict:
     nearly_equal = evidence.effective > NEARLY_ALL * evidence.weighed
     change = _written(evidence.change)
     if evidence.khat > USABLE_KHAT and (moved or not nearly_equal):
-        more = "merge" if evidence.refined else "call refine, or merge"
+        more = "call refine, or merge" if _can_refine(evidence) else "merge"
         return Verdict(
             NOT_CERTIFIED,
             "the merged posterior is not the full one, or its tails are too thin",
@@ -285,18 +329,26 @@ def judge(evidence: Evidence) -> Verdict:
         )
     if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
         return _too_few(evidence)
+    if not moved and evidence.effective > ALL * evidence.weighed:
+        return Verdict(CERTIFIED, change, "")
     if evidence.khat > USABLE_KHAT:
         return Verdict(
             USABLE,
             f"{change}: so little that the draws are right but for their tails, which may be thin",
-            "trust no quantiles beyond 1% and 99%",
+            "trust no quantiles beyond 10% and 90%",
         )
     if not moved and (nearly_equal or evidence.khat < GOOD_KHAT):
         return Verdict(CERTIFIED, change, "")
-    first = "call refine again" if evidence.refined else "call refine"
-    return Verdict(
-        USABLE, f"with the weights; {change}", f"{first}, or resample to use the weights"
-    )
+    if evidence.undone:
+        remedy = "resample to use the weights, or merge fewer and larger batches"
+    else:
+        again = " again" if evidence.refined else ""
+        remedy = f"call refine{again}, or resample to use the weights"
+    return Verdict(USABLE, f"to be used with the weights only: {change}", remedy)
+
+
+def _can_refine(evidence: Evidence) -> bool:
+    return not (evidence.refined or evidence.undone)
 
 
 def _written(change: weights.Change) -> str:
@@ -328,16 +380,23 @@ def _not_overlapping(evidence: Evidence) -> Verdict:
 def _too_few(evidence: Evidence) -> Verdict:
     """Ask for as many draws as make the larger error half of what is notable, if there are so many.
 
-    Weights of many parameters vary by what few draws of a batch leave of its moments.
+    Weights of many parameters vary by what few draws of a batch leave of its moments. What is the
+    batches' own error no more weighed draws would lower.
     """
     error = max(evidence.change.shift_error, evidence.change.stretch_error)
-    needed = int(np.ceil(evidence.weighed * (2 * error / NOTABLE) ** 2 / 100)) * 100
-    if needed <= evidence.draws:
-        more = f"weigh more draws: certify(merged, densities, draws={needed})"
+    lowest = min(evidence.sampling_error, error, NOTABLE)
+    enough = evidence.draws + 1
+    if lowest < NOTABLE:
+        share = 4 * (error**2 - lowest**2) / (NOTABLE**2 - lowest**2)
+        enough = int(np.ceil(evidence.weighed * share / 100)) * 100
+    if enough <= evidence.draws:
+        few = "too few draws were weighed to tell"
+        more = f"weigh more draws: certify(merged, densities, draws={enough})"
     else:
+        few = "too few draws to tell"
         more = f"sample longer: {evidence.draws} merged draws are too few for so many parameters"
     return Verdict(
         NOT_CERTIFIED,
-        f"{_written(evidence.change)}: too few draws were weighed to tell",
-        more if evidence.refined else f"call refine, or {more}",
+        f"{_written(evidence.change)}: {few}",
+        f"call refine, or {more}" if _can_refine(evidence) else more,
     )

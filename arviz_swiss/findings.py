@@ -197,7 +197,7 @@ def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a kind that was guessed, or that the batches do not look like."""
     diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
     kind_from = maps.attrs.get("swiss_kind_from", "argument")
-    if (verdict := verdict_of(groups)) is not None and verdict.status == CERTIFIED:
+    if _is_certified(groups):
         return
     if kind_from == "guess":
         count = round(float(maps["stands_for"] * maps.sizes["batch"]))
@@ -417,8 +417,8 @@ def describe_error(error: float) -> str:
 
 def find_refine(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
     """Find what `refine` warned of, and a first step too long to be the error of a merge."""
-    verdict, maps = verdict_of(groups), groups["swiss_transform"]
-    if verdict is not None and verdict.status == CERTIFIED:
+    maps = groups["swiss_transform"]
+    if _is_certified(groups):
         return
     if all(name in maps.attrs for name in REFINE_ATTRS):
         flag, what, remedy = (str(maps.attrs[name]) for name in REFINE_ATTRS)

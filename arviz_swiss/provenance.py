@@ -18,9 +18,9 @@ STRANGE = 1e-4
 # A relative error of the variance that does no harm: 5% of an sd.
 TOLERATED = 0.1
 DOUBT_REMEDY = (
-    "pass the densities of the batches as they were sampled, not tempered ones and not in another "
-    "order than the batches (a mapping of label to density leaves no doubt), and merge with the "
-    "kind= or powers= that they were sampled with"
+    "pass the densities of the batches as they were sampled, each of its own rows and not of all "
+    "the data, not tempered ones and not in another order than the batches (a mapping of label to "
+    "density leaves no doubt), and merge with the kind= or powers= that they were sampled with"
 )
 
 

@@ -1,9 +1,14 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 import arviz_swiss as az_swiss
+from arviz_swiss.belonging import _check_observed
+from arviz_swiss.merged import open_merged
+from arviz_swiss.observed import summary
 
 QUIET = {"progressbar": False, "random_seed": 1}
 BATCHES = 4
@@ -72,6 +77,22 @@ def test_one_density_for_several_batches_is_refused(merged, data, function):
     check_right(merged, follow(caught.value, data), data)
 
 
+def test_the_advice_holds_for_tables_and_dicts_too(merged, data):
+    with pytest.raises(ValueError, match="same density") as caught:
+        az_swiss.refine(merged, [Known(data)] * BATCHES, **QUIET)
+    table, columns = pd.DataFrame(data), {"y": data}
+    ways = re.search(r"DataFrame: (.*); a dict: (.*)\)\.", str(caught.value)).groups()
+    for given, way, rows_of in (
+        (table, ways[0], lambda chosen: chosen.values),
+        (columns, ways[1], lambda chosen: chosen["y"]),
+    ):
+        densities = [
+            Known(rows_of(eval(way, {"data": given, "rows": rows})))
+            for rows in az_swiss.partition(given, BATCHES, random_seed=7)
+        ]
+        check_right(merged, densities, data)
+
+
 def test_all_data_for_every_batch_is_refused(merged, data):
     everything = [Known(np.random.default_rng(i).permutation(data)) for i in range(BATCHES)]
     with pytest.raises(
@@ -114,3 +135,18 @@ def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
     assert "change its sign" in findings["curves upwards"].remedy
     densities[2].sign = 1.0
     check_right(merged, densities, data)
+
+
+def test_rows_that_a_model_codes_in_another_way_have_a_way_out(merged):
+    opened = open_merged(merged, "posterior")
+    outcomes = np.random.default_rng(3).integers(0, 2, (BATCHES, 30))
+    recorded = xr.DataArray(
+        [[summary(one)] for one in outcomes],
+        dims=("batch", "observed_variable", "statistic"),
+        coords={"observed_variable": ["y"]},
+    )
+    signs = dict(zip(opened.labels, ({"y": 2 * one - 1} for one in outcomes), strict=True))
+    with pytest.raises(ValueError, match="name its observed variable otherwise"):
+        _check_observed(signs, recorded, opened)
+    renamed = {label: {"sign": values["y"]} for label, values in signs.items()}
+    _check_observed(renamed, recorded, opened)
