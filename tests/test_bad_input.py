@@ -291,7 +291,10 @@ def test_kind_that_contradicts_the_attributes(batches):
 
 def test_power_known_for_some_batches_only(batches):
     batches["north"].attrs["swiss_power"] = 3.0
-    with pytest.raises(ValueError, match=r'"south"\) has no attribute swiss_power'):
+    with pytest.raises(
+        ValueError,
+        match=r'"south"\) does not say what it was sampled from, batch 0 \("north"\) does',
+    ):
         az_swiss.merge(batches)
 
 
@@ -307,7 +310,7 @@ def test_the_name_batch_is_taken():
             az_swiss.merge([bad, bad])
     pairs = [[{"x": rng.normal(size=(2, 50))} for _ in range(2)] for _ in range(2)]
     merged = [az_swiss.merge(pair, kind="inflated") for pair in pairs]
-    assert az_swiss.merge(merged)["posterior"].sizes["chain"] == 8
+    assert az_swiss.merge(merged, kind="inflated")["posterior"].sizes["chain"] == 8
 
 
 @pytest.mark.parametrize("swapped", [False, True])

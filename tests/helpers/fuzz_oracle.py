@@ -228,6 +228,8 @@ def made(batches, pooled, method):
 def heterogeneity(pooled, effective):
     """Return Q, its degrees of freedom and p-value, and each batch's own; NaN where undefined.
 
+    The batches are compared with each other: draws of the prior do not count.
+
     Parameters
     ----------
     effective : array
@@ -236,12 +238,17 @@ def heterogeneity(pooled, effective):
     count, size = pooled.means.shape
     fair = np.where(effective > size + 2, (effective - size - 2) / (effective - 1), 0.0)
     fair = fair / pooled.stands_for
+    precisions = [
+        inverse(own) / power for own, power in zip(pooled.covariances, pooled.powers, strict=True)
+    ]
+    covariance = inverse(sum(precisions))
+    mean = covariance @ sum(own @ at for own, at in zip(precisions, pooled.means, strict=True))
     terms, own = np.zeros(count), np.full(count, np.nan)
     for b in range(count):
-        between = pooled.means[b] - pooled.mean
-        terms[b] = between @ inverse(pooled.covariances[b]) @ between / pooled.powers[b]
-        excess = pooled.powers[b] * pooled.covariances[b] - pooled.covariance
-        units = np.sqrt(np.diag(pooled.covariance))
+        between = pooled.means[b] - mean
+        terms[b] = between @ precisions[b] @ between
+        excess = pooled.powers[b] * pooled.covariances[b] - covariance
+        units = np.sqrt(np.diag(covariance))
         if np.linalg.eigvalsh(excess / np.outer(units, units)).min() > 1e-3:
             own[b] = between @ inverse(excess) @ between
     degrees = size * (count - 1)
