@@ -98,7 +98,12 @@ def check_finite(batch, arrays: dict, transforms: dict) -> None:
         bad = ~np.isfinite(array.reshape(*array.shape[:2], -1)).all(axis=-1)
         if not bad.any():
             continue
-        what, remedy = "NaN or infinite", "Sample this batch again, or drop the chain"
+        what = "NaN or infinite"
+        remedy = (
+            "Draw them again"
+            if batch.position < 0
+            else "Sample this batch again, or drop the chain"
+        )
         if name in transforms:
             label = getattr(transforms[name], "name", type(transforms[name]).__name__)
             what += f', or outside the support of transform "{label}"'
@@ -136,7 +141,8 @@ def check_constants(batch, constant, mean, frame) -> None:
             f"{batch}. The chains are stuck: sample that batch again or leave it out."
         )
     # in single precision, which some of the batches may have been stored in
-    differs = mean.astype(np.float32) != frame.constants.astype(np.float32)
+    with np.errstate(over="ignore"):
+        differs = mean.astype(np.float32) != frame.constants.astype(np.float32)
     if (moved := np.flatnonzero(expected & differs)).size:
         at = moved[0]
         raise ValueError(

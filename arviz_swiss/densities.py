@@ -157,7 +157,7 @@ def _check_methods(batch: str, density: Any, kind: str) -> None:
     why = ""
     if "log_prior" in missing:
         why = (
-            f" Without the prior's density nothing can be certified: the batches are of kind "
+            f" The prior's density is needed: the batches are of kind "
             f'"{kind}", and the full posterior counts the prior exactly once.'
         )
     raise TypeError(

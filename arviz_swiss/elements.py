@@ -281,6 +281,11 @@ def _check_all(found: Sequence[str], expected: Sequence[str], where: str) -> Non
     others = [label for label in found if label not in known]
     twice = [label for label, count in counts.items() if count > 1]
     reasons = (("without", missing), ("with the unknown", others), ("more than once with", twice))
+    if len(missing) == len(expected) == len(others) == len(found):
+        raise ValueError(
+            f"{where}: the labels have changed, from {_brief(expected, 3)} to {_brief(found, 3)}. "
+            "Give the elements their labels back (assign_coords), and relabel the result."
+        )
     said = [f"{word} {_brief(labels)}" for word, labels in reasons if labels]
     if said:
         raise ValueError(f"{where}: not the elements that were merged: {'; '.join(said)}. {WHOLE}.")

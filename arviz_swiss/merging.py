@@ -1,5 +1,6 @@
 """merge(): read, flatten, moments, pool, maps, apply, pack; in the order of the paper."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -202,7 +203,7 @@ def merge(
     True
     """
     chosen = methods.find(method)
-    methods.check_options(chosen, options)
+    methods.check_options(chosen, options, list(inspect.signature(merge).parameters))
     check_covariance(covariance)
     model = plain_model(model, "model")
     with opened(idatas, group) as (batches, container):

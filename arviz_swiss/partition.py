@@ -245,6 +245,8 @@ def _check_batches(batches: Any, n_rows: int) -> int:
         raise TypeError(f"batches must be an integer, got {batches!r}.")
     if batches < 1:
         raise ValueError(f"batches must be at least 1, got {batches}.")
+    if n_rows < 1:
+        raise ValueError(f"the data has no rows to divide, got {n_rows}.")
     if batches > n_rows:
         raise ValueError(
             f"{batches} batches of only {n_rows} rows would leave a batch empty. Pass "

@@ -259,15 +259,19 @@ def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
     if is_named:
         powers = _by_label(batches, powers)
     try:
-        values = np.asarray(powers, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"powers must be numbers, got {powers!r}") from error
+        values = np.asarray(powers)
+        values = values.astype(float) if values.dtype.kind != "U" else None
+    except (TypeError, ValueError):
+        values = None
+    if values is None:
+        raise TypeError(f"powers must be numbers, got {powers!r}")
     if values.ndim == 0:
         values = np.full(len(batches), float(values))
     if values.shape != (len(batches),):
+        found = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
         raise ValueError(
-            f"{values.size} powers for {len(batches)} batches: pass one number, one a batch, or a "
-            "mapping by batch label."
+            f"{found} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
+            "batch label."
         )
     if not is_named and np.ptp(values) > 0 and are_shuffled(labels):
         raise ValueError(

@@ -34,7 +34,18 @@ def selected(
     try:
         return chosen.sel(wanted)
     except (KeyError, IndexError) as error:
-        raise ValueError(f"coords={dict(coords)!r}: no element {error}.") from error
+        raise ValueError(f"coords={dict(coords)!r}: {_missing_label(chosen, wanted)}.") from error
+
+
+def _missing_label(dataset: xr.Dataset, wanted: Mapping[str, Any]) -> str:
+    for dim, labels in wanted.items():
+        index = dataset.get_index(dim)
+        missing = [] if isinstance(labels, slice) else [x for x in labels if x not in index]
+        if missing:
+            present = ", ".join(str(label) for label in index[:10])
+            more = ", ..." if len(index) > 10 else ""
+            return f"{dim} has no label {str(missing[0])!r}; its labels are {present}{more}"
+    return "it selects no elements"
 
 
 def _check_coords(coords: Any) -> None:

@@ -127,9 +127,12 @@ def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: str | Calla
     if callable(covariance):
         check_estimate(batch, estimate, parameters)
     precision = checked_inverse(batch, estimate, frame)
-    if covariance == "corrected":
-        effective = squares_effective_size(values, free)
-        precision = precision * (correction(effective, parameters) or 1.0)
-    else:
-        effective = quick_squares_effective_size(values, free)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if covariance == "corrected":
+            effective = squares_effective_size(values, free)
+            precision = precision * (correction(effective, parameters) or 1.0)
+        else:
+            effective = quick_squares_effective_size(values, free)
+    if not np.isfinite(effective):
+        check_finite(batch, arrays, frame.space.transforms)
     return Moments(mean[free], estimate, precision, draws, effective, glance(values, free))

@@ -245,7 +245,7 @@ CUTS = {
     ),
     "labels and names": (
         {"posterior": lambda one: one.assign_coords(g=[0, 1, 2]).rename(g="row", h="column")},
-        r"variable m.*not the elements that were merged",
+        r"variable m: the labels have changed, from m\[a, 0\].*Give the elements their labels back",
     ),
     "chains of one group": (
         {"unconstrained_posterior": lambda one: one.sel(chain=[0, 1])},

@@ -186,7 +186,7 @@ def test_the_rows_of_an_array_are_no_labels():
     ("args", "kwargs", "error", "message"),
     [
         ((3, 4), {}, ValueError, "4 batches of only 3 rows would leave a batch empty"),
-        ((0, 1), {}, ValueError, "1 batches of only 0 rows"),
+        ((0, 1), {}, ValueError, "no rows to divide"),
         ((4, 3), {"groups": [0, 0, 1, 1]}, ValueError, "3 batches of only 2 groups"),
         ((4, 2), {"groups": [0, 0, 1]}, ValueError, r"groups .* expected shape \(4,\), got \(3,\)"),
         ((4, 2), {"stratify": [0] * 5}, ValueError, r"stratify .* expected shape \(4,\), got"),

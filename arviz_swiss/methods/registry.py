@@ -1,5 +1,6 @@
 """Names and properties of the merging methods."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -84,11 +85,15 @@ def find(name: str) -> Method:
     return METHODS[name]
 
 
-def check_options(method: Method, options: Mapping[str, Any]) -> None:
-    """Refuse options that the method does not have."""
+def check_options(
+    method: Method, options: Mapping[str, Any], arguments: Sequence[str] = ()
+) -> None:
+    """Refuse options that the method does not have; `arguments` are those of the caller itself."""
     if unknown := [name for name in options if name not in method.options]:
         valid = ", ".join(method.options) or "none"
+        near = difflib.get_close_matches(unknown[0], [*method.options, *arguments], n=1)
+        meant = f" Did you mean {near[0]}=?" if near else ""
         raise TypeError(
             f'method "{method.name}" has no option {", ".join(unknown)}. Its options are: {valid}; '
-            "all others are arguments of merge itself."
+            f"all others are arguments of merge itself.{meant}"
         )

@@ -77,3 +77,44 @@ def test_centred_predictors_are_refused():
 def test_there_must_be_something_to_centre(text):
     model = bmb.Model(text, DATA, center_predictors=True)
     assert isinstance(from_bambi(model, "batch b0"), pm.Model)
+
+
+SITES = pd.DataFrame({"site": np.repeat([f"s{i}" for i in range(8)], 15)})
+LEVELS = RNG.normal(0, 2, size=8)
+SITES["y"] = np.repeat(LEVELS, 15) + RNG.normal(size=120)
+HIERARCHY = {
+    "Intercept": bmb.Prior("Normal", mu=0, sigma=5),
+    "1|site": bmb.Prior("Normal", mu=0, sigma=bmb.Prior("HalfNormal", sigma=3)),
+    "sigma": bmb.Prior("HalfNormal", sigma=3),
+}
+
+
+def by_site(batch):
+    options = {"center_predictors": False, "noncentered": False}
+    return bmb.Model("y ~ 1 + (1|site)", batch, priors=HIERARCHY, **options)
+
+
+# few groups and draws: what the batches say of each other is not at stake
+@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
+# Bambi's formulae has not caught up with pandas 3
+@pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included")
+@pytest.mark.slow
+def test_group_specific_terms_are_merged_with_the_model_of_all_data():
+    settings = {"batches": 2, "draws": 500, "tune": 500, "chains": 1, "nuts_sampler": "nutpie"}
+    with ThreadPoolExecutor(1) as executor:
+        idatas = sample_batches(
+            by_site,
+            SITES,
+            groups="site",
+            kind="fractionated",
+            executor=executor,
+            random_seed=3,
+            progressbar=False,
+            **settings,
+        )
+    draws = containers.read(merge(idatas, model=by_site(SITES))).groups["posterior"]
+    effects = (draws["Intercept"] + draws["1|site"]).mean(("chain", "draw"))
+    means = SITES.groupby("site")["y"].mean()
+    # each site's own 15 rows tell its level to .26, and the prior hardly shrinks it
+    found = effects.to_series().reindex(means.index)
+    assert np.abs(found - means).max() < 0.3
