@@ -57,6 +57,13 @@ def compare(
         merge took, and the measures' noise floors. Without: the chosen distance from each of the
         other methods, and the seconds. Where methods disagree, the posterior is hard to merge.
 
+    Raises
+    ------
+    ValueError
+        When a method or measure is unknown, or none of the methods can merge the batches.
+    TypeError
+        When `methods` are no names, or an option is none of the method's.
+
     See Also
     --------
     merge, discrepancy

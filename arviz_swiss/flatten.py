@@ -199,6 +199,11 @@ def flatten(
         Dimensions (chain, draw, parameter). The coordinate `parameter` holds ArviZ's labels, the
         coordinate `variable` the variable that each parameter belongs to.
 
+    Raises
+    ------
+    ValueError
+        When `data` cannot be read as draws, or has no such group or variable.
+
     See Also
     --------
     unflatten : the inverse
@@ -240,6 +245,13 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     Returns
     -------
     Dataset
+
+    Raises
+    ------
+    TypeError
+        When `flat` is not what `flatten` returned.
+    ValueError
+        When `like` lacks its variables, or it does not hold every element once.
 
     Examples
     --------

@@ -67,6 +67,14 @@ def summary(
 
         Columns that need draws which the merge did not keep are NaN.
 
+    Raises
+    ------
+    ValueError
+        When `merged` is not a merged object, `kind` is unknown, or the selection names what is not
+        there.
+    TypeError
+        When an argument is of another type than documented.
+
     See Also
     --------
     report : the same in words
