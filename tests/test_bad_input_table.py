@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from normal_density import Normal as Gaussian
 
 import arviz_swiss as az_swiss
 from arviz_swiss import containers
@@ -20,25 +21,6 @@ from arviz_swiss import containers
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 
 LABELS = ("north", "south", "east")
-
-
-class Gaussian:
-    """The density of a batch whose data say `centre` with unit information; a flat prior."""
-
-    def __init__(self, centre):
-        self.centre = np.asarray(centre)
-
-    def log_prior(self, x):
-        return np.zeros(len(x))
-
-    def grad_log_prior(self, x):
-        return np.zeros_like(x)
-
-    def log_likelihood(self, x):
-        return -0.5 * np.sum((x - self.centre) ** 2, axis=1)
-
-    def grad_log_likelihood(self, x):
-        return self.centre - x
 
 
 class WrongSign(Gaussian):
@@ -318,7 +300,7 @@ AFTER = [
             "{**densities, 'south': NoGradient()}": "south, no method grad_log_prior",
             "{**densities, 'south': WrongShape([0, 0, 9])}": "south, shape",
             "{**densities, 'south': NoNumber([0, 0, 9])}": "south, NaN",
-            "{**densities, 'south': Gaussian}": "south, class Gaussian",
+            "{**densities, 'south': Gaussian}": "south, class Normal",
         }.items()
     ],
     ("refine(merged, densities, rounds=0)", ValueError, "rounds"),

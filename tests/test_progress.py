@@ -2,29 +2,11 @@ import re
 
 import numpy as np
 import pytest
+from normal_density import Normal
 from tqdm.auto import tqdm
 
 import arviz_swiss as az_swiss
 from arviz_swiss.progress import Bar, progress
-
-
-class Quadratic:
-    """A likelihood around a centre and a flat prior."""
-
-    def __init__(self, centre):
-        self.centre = centre
-
-    def log_prior(self, x):
-        return np.zeros(len(x))
-
-    def grad_log_prior(self, x):
-        return np.zeros_like(x)
-
-    def log_likelihood(self, x):
-        return -0.5 * np.sum((x - self.centre) ** 2, axis=1)
-
-    def grad_log_likelihood(self, x):
-        return self.centre - x
 
 
 def last_line(text):
@@ -60,7 +42,7 @@ def test_a_bar_that_is_not_shown_does_nothing(capsys):
 @pytest.mark.parametrize("rounds", [1, 5])
 def test_the_bar_of_refine_ends_at_100(capsys, rounds):
     rng = np.random.default_rng(3)
-    densities = [Quadratic(centre) for centre in (0.5, 1.0)]
+    densities = [Normal(centre) for centre in (0.5, 1.0)]
     draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 100, 1))} for one in densities]
     merged = az_swiss.merge(draws, kind="inflated")
     refined = az_swiss.refine(merged, densities, rounds=rounds, random_seed=1)

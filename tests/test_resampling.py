@@ -2,6 +2,7 @@ import arviz as az
 import numpy as np
 import pytest
 import xarray as xr
+from normal_density import Normal
 from scipy.special import logsumexp
 
 import arviz_swiss as az_swiss
@@ -9,28 +10,6 @@ from arviz_swiss import containers
 from arviz_swiss.certificate import certificate_verdict
 
 QUIET = {"progressbar": False}
-
-
-class Normal:
-    """A flat prior, and a normal likelihood in independent directions."""
-
-    def __init__(self, centre):
-        self.centre = np.atleast_1d(centre)
-
-    def log_prior(self, x):
-        return np.zeros(len(x))
-
-    def grad_log_prior(self, x):
-        return np.zeros_like(x)
-
-    def log_likelihood(self, x):
-        return -0.5 * np.sum((x - self.centre) ** 2, axis=1)
-
-    def grad_log_likelihood(self, x):
-        return self.centre - x
-
-    def draw(self, rng, power=1.0, shape=(2, 400)):
-        return rng.normal(self.centre, power**-0.5, size=(*shape, self.centre.size))
 
 
 def normal_case(batches=4, size=3):
