@@ -152,10 +152,8 @@ def _lacking(groups: Groups, group: str) -> str:
     lines = []
     if data := ", ".join(name for name in left_out if "/" in name):
         lines.append(
-            f"Without {data}: rows need labels of their own (dims= and coords=) to be put "
-            "together, and numbers of groups differ between batches. "
-            "pm.sample_posterior_predictive(merged, model=..., extend_inferencedata=True) adds "
-            "observed_data and constant_data where they are missing."
+            f"Without {data}: rows without labels of their own (dims=, coords=) and numbers of a "
+            "batch's own groups cannot be put together."
         )
     if computed := ", ".join(name for name in left_out if name and "/" not in name):
         lines.append(
