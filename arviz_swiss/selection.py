@@ -44,7 +44,9 @@ def _missing_label(dataset: xr.Dataset, wanted: Mapping[str, Any]) -> str:
         if missing:
             present = ", ".join(str(label) for label in index[:10])
             more = ", ..." if len(index) > 10 else ""
-            return f"{dim} has no label {str(missing[0])!r}; its labels are {present}{more}"
+            label = np.asarray(missing[0])
+            shown = str(label) if label.dtype.kind in "mM" else repr(label.item())
+            return f"{dim} has no label {shown}; its labels are {present}{more}"
     return "it selects no elements"
 
 

@@ -255,7 +255,7 @@ def test_coords_are_read_as_by_arviz():
     assert az_swiss.discrepancy(data, data, coords={"k": "c"}).sizes["parameter"] == 2
     mu = az_swiss.discrepancy(data, data, var_names="mu", coords={"k": ["a"]})
     assert mu["parameter"].values.tolist() == ["mu"]
-    with pytest.raises(ValueError, match=r"merged: coords=.* no element"):
+    with pytest.raises(ValueError, match=r"merged: coords=.* no label 'z'"):
         az_swiss.discrepancy(data, data, coords={"k": "z"})
 
 

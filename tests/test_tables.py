@@ -110,7 +110,7 @@ def test_coords_of_a_simplex_keep_all_that_it_was_merged_as(diagnosed):
     rows = az_swiss.summary(diagnosed, kind="variables", var_names="p", coords={"part": [2]})
     everything = az_swiss.summary(diagnosed, kind="variables", var_names="p")
     assert rows["mean"].tolist() == pytest.approx([everything.loc["p[2]", "mean"]])
-    with pytest.raises(ValueError, match="no element"):
+    with pytest.raises(ValueError, match="has no label"):
         az_swiss.summary(diagnosed, coords={"part": 7})
 
 
@@ -138,7 +138,7 @@ def test_unknown_kind_and_names(diagnosed):
         az_swiss.summary(diagnosed, var_names="gamma")
     with pytest.raises(ValueError, match="coords name place"):
         az_swiss.summary(diagnosed, coords={"place": 1})
-    with pytest.raises(ValueError, match="no element"):
+    with pytest.raises(ValueError, match="has no label"):
         az_swiss.summary(diagnosed, coords={"side": "up"})
 
 
