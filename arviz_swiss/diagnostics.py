@@ -21,6 +21,7 @@ from arviz_swiss.bias import expected_error
 from arviz_swiss.linalg import Spectrum
 from arviz_swiss.moments import Moments, Pooled, correction, precision_bias
 from arviz_swiss.warnings import MergeWarning
+from arviz_swiss.words import brief
 
 SHRINKAGE = 0.02
 # With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
@@ -161,10 +162,9 @@ def warn_heterogeneity(
         return
     found = name_disagreeing(moments, powers)
     odd = [str(batches[position]) for position in found.named or found.worst]
-    named = f", most of all {', '.join(odd[:5])}" if odd else ""
-    more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+    named = f", most of all {brief(odd)}" if odd else ""
     warnings.warn(
-        f"the batches disagree ({sign}){named}{more}: sorted data, a misspecified model, or "
+        f"the batches disagree ({sign}){named}: sorted data, a misspecified model, or "
         "chains that did not converge. The merged posterior may stand for none of them. Shuffle "
         "the rows before splitting, and look at report(merged): one bad batch can be left out with "
         "merge(..., drop=).",

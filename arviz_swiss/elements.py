@@ -17,10 +17,12 @@ import xarray as xr
 
 from arviz_swiss.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.flatten import Layout, place, with_times_as_stored
+from arviz_swiss.words import brief
 
 # Dimensions of `swiss_transform`, along which it holds the labels of all elements that were merged:
 # on the variables' own scale and, of transformed variables, in the space of the merge.
 OWN, UNCONSTRAINED = "swiss_element", "swiss_unconstrained_element"
+MOST_NAMED = 8
 MAP_DIMS = ("round", "batch", "parameter", "parameter_bis")
 WHOLE = "Pass the merged object with all that was merged, and select from the result"
 
@@ -283,17 +285,12 @@ def _check_all(found: Sequence[str], expected: Sequence[str], where: str) -> Non
     reasons = (("without", missing), ("with the unknown", others), ("more than once with", twice))
     if len(missing) == len(expected) == len(others) == len(found):
         raise ValueError(
-            f"{where}: the labels have changed, from {_brief(expected, 3)} to {_brief(found, 3)}. "
+            f"{where}: the labels have changed, from {brief(expected, 3)} to {brief(found, 3)}. "
             "Give the elements their labels back (assign_coords), and relabel the result."
         )
-    said = [f"{word} {_brief(labels)}" for word, labels in reasons if labels]
+    said = [f"{word} {brief(labels, MOST_NAMED)}" for word, labels in reasons if labels]
     if said:
         raise ValueError(f"{where}: not the elements that were merged: {'; '.join(said)}. {WHOLE}.")
-
-
-def _brief(labels: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(labels) - most} more" if len(labels) > most else ""
-    return ", ".join(labels[:most]) + more
 
 
 def _orders(found: Sequence[str], wanted: Sequence[str], shape: Sequence[int]) -> list[np.ndarray]:

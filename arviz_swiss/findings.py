@@ -32,6 +32,7 @@ from arviz_swiss.merged import (
 )
 from arviz_swiss.moments import correction
 from arviz_swiss.trust import RHAT, STUCK, VALLEY, widths
+from arviz_swiss.words import brief
 
 FEW_EFFECTIVE = 100
 WIDE = 3.0
@@ -112,12 +113,6 @@ def flags_by_batch(findings: Sequence[Finding], labels: Sequence[str]) -> list[s
 def labels_of(groups: Groups) -> list[str]:
     """Return the batches' labels."""
     return groups["swiss_transform"]["batch"].values.astype(str).tolist()
-
-
-def brief(names: Sequence[str], most: int = 5) -> str:
-    """Return names as a list in words, cut short."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def worst_first(badness: np.ndarray, beyond: float) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from arviz_swiss.batches import Batch
 from arviz_swiss.moments import Glance
 from arviz_swiss.warnings import MergeWarning
+from arviz_swiss.words import brief
 
 # Draws of a batch to look at, and of each chain at least, for its mean to tell something.
 LOOK_AT = 200
@@ -85,7 +86,7 @@ def warn_poor_batches(
     matters = needs_gaussian and len(batches) > 1
     if matters and (strong := np.flatnonzero(np.abs(skewed) > STRONGLY_SKEWED)).size:
         strong = strong[np.argsort(-np.abs(skewed[strong]))]
-        named = _named([f"{frame.labels[at]} ({skewed[at]:.1f})" for at in strong])
+        named = brief([f"{frame.labels[at]} ({skewed[at]:.1f})" for at in strong], MOST_NAMED)
         variables = np.array(frame.owners)[strong]
         ranges = {
             name: _range_of(batches, name)
@@ -100,11 +101,15 @@ def warn_poor_batches(
         )
     rhat = np.nan_to_num(np.array([one.rhat for one in glances]))
     if (apart := np.flatnonzero(rhat.max(axis=1) > CHAINS_APART)).size:
-        named = _named([f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart])
+        named = brief(
+            [f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart], MOST_NAMED
+        )
         parts.append(f"not converged, their chains lie apart: {named}; sample them again, longer")
     shares = np.array([_divergent_share(batch) for batch in batches])
     if (divergent := np.flatnonzero(shares > DIVERGENT)).size:
-        named = _named([f"{batches[b]} ({100 * shares[b]:.0f}% of draws)" for b in divergent])
+        named = brief(
+            [f"{batches[b]} ({100 * shares[b]:.0f}% of draws)" for b in divergent], MOST_NAMED
+        )
         parts.append(
             f"divergent: {named}; sample them with a larger target_accept, or another "
             "parametrisation"
@@ -178,8 +183,3 @@ def _divergent_share(batch: Batch) -> float:
         return 0.0
     diverging = stats["diverging"].values
     return float(diverging.mean()) if diverging.size else 0.0
-
-
-def _named(items: Sequence[str]) -> str:
-    more = f" and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
-    return ", ".join(items[:MOST_NAMED]) + more

@@ -13,7 +13,6 @@ from arviz_swiss.findings import (
     LARGE_ERROR,
     NOTED_ERROR,
     Finding,
-    brief,
     describe_error,
     expected_error,
     find_all,
@@ -23,6 +22,7 @@ from arviz_swiss.findings import (
 from arviz_swiss.merged import is_settled
 from arviz_swiss.refining import refinement
 from arviz_swiss.trust import diagnosed_groups, is_diagnosed
+from arviz_swiss.words import brief
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
