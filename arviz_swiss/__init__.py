@@ -7,20 +7,20 @@ its first use.
 import importlib
 from typing import Any
 
-from arviz_swiss.certifying import certify
-from arviz_swiss.comparing import compare
-from arviz_swiss.flatten import flatten, unflatten
-from arviz_swiss.measuring import discrepancy
-from arviz_swiss.merging import merge
-from arviz_swiss.partition import partition
+from arviz_swiss.checking.compare_methods import compare
+from arviz_swiss.checking.discrepancy import discrepancy
+from arviz_swiss.checking.report import report
+from arviz_swiss.checking.statistics import diagnose
+from arviz_swiss.checking.summary import summary
+from arviz_swiss.correcting.certify import certify
+from arviz_swiss.correcting.refine import refine
+from arviz_swiss.correcting.resample import resample
+from arviz_swiss.data.layout import flatten, unflatten
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.merge import merge
+from arviz_swiss.merging.subposteriors import subposteriors
+from arviz_swiss.parallel.partition import partition
 from arviz_swiss.plots import plot_batches, plot_discrepancy, plot_maps, plot_shift
-from arviz_swiss.refining import refine
-from arviz_swiss.resampling import resample
-from arviz_swiss.tables import summary
-from arviz_swiss.trust import diagnose
-from arviz_swiss.undo import subposteriors
-from arviz_swiss.verdict import report
-from arviz_swiss.warnings import MergeWarning
 
 __version__ = "0.1.0"
 

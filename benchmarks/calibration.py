@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss.data import containers
 
 BATCHES, ROWS, TRUTH = 20, 500, np.array([-0.5, 1.0, -0.7, 0.3, 0.0])
 CHAINS, DRAWS = 4, 250

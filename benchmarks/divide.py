@@ -87,7 +87,7 @@ def run(way):
     import pymc as pm
 
     import arviz_swiss as az_swiss
-    from arviz_swiss import containers
+    from arviz_swiss.data import containers
 
     settings = {"nuts_sampler": "nutpie", "chains": 2, "random_seed": 1, "progressbar": False}
     if way == "whole":

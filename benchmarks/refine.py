@@ -16,8 +16,8 @@ from regressions import REGRESSIONS, Regression, load
 from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
-from arviz_swiss import kernels, stein
-from arviz_swiss.certificate import certificate_verdict
+from arviz_swiss.base import gaussian, stein
+from arviz_swiss.correcting.certificate import certificate_verdict
 
 FREQUENCIES = np.array([1, 0.02, 0.03, 0.05, 0.001])
 TRUTH = np.array([-3, 1.2, -0.5, 0.8, 3])
@@ -165,7 +165,7 @@ def points():
                 [{"u": one.reshape(4, -1, size)} for one in drawn], kind="inflated"
             )
             rows = merged["posterior"]["u"].values.reshape(-1, size)
-            start = kernels.gaussian(rows.mean(axis=0), np.cov(rows.T))
+            start = gaussian.gaussian(rows.mean(axis=0), np.cov(rows.T))
             total = sum(one.exposures for one in densities)
             mean = digamma(batches * counts) - np.log(total)
             sd = np.sqrt(polygamma(1, batches * counts))
@@ -190,10 +190,10 @@ def iterate(name, rng, rows, start, densities, rounds=5, count=200):
             half = half @ np.linalg.cholesky(moments.covariance).T
             at = moments.mean + np.concatenate([half, -half])
         else:
-            chosen = rows[kernels.spread_evenly(len(rows), count, rng)]
-            at = (chosen - start.mean) @ kernels.map_between(start, moments).T + moments.mean
+            chosen = rows[gaussian.spread_evenly(len(rows), count, rng)]
+            at = (chosen - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         scores = sum(one.grad_log_likelihood(at) for one in densities)
-        moments = kernels.gradient_round(at, scores, moments).moments
+        moments = gaussian.gradient_round(at, scores, moments).moments
     return moments
 
 

@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 
 import arviz_swiss as az_swiss
-from arviz_swiss import linalg
-from arviz_swiss.moments import Moments, pool
+from arviz_swiss.base import linalg
+from arviz_swiss.merging.moments import Moments, pool
 
 
 def symmetric_root(matrix, power=0.5):

@@ -51,7 +51,7 @@ def pytest_make_collect_report():
 @pytest.fixture(scope="session")
 def to_container():
     """Return a function that makes the installed ArviZ's container from dicts or Datasets."""
-    from arviz_swiss import containers
+    from arviz_swiss.data import containers
 
     def make(posterior, **groups):
         read = {"posterior": containers.read(posterior).groups["posterior"]}

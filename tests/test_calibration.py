@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss.data import containers
 
 pytestmark = pytest.mark.slow
 

@@ -26,7 +26,6 @@ from arviz_swiss.methods.registry import (
     find,
     register,
 )
-from arviz_swiss.methods.rescaling import rescale, rescaled_maps, variance_factors
 
 __all__ = [
     "METHODS",
@@ -40,7 +39,4 @@ __all__ = [
     "kernel",
     "measures",
     "register",
-    "rescale",
-    "rescaled_maps",
-    "variance_factors",
 ]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from arviz_swiss import linalg
-from arviz_swiss.maps import AffineMap
+from arviz_swiss.base import linalg
+from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.methods.registry import Given, register
 
 

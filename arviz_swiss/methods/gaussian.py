@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from arviz_swiss import linalg
+from arviz_swiss.base import linalg
 from arviz_swiss.methods.affine import find_barycenter, weighted_mean
 from arviz_swiss.methods.registry import Given, register
 

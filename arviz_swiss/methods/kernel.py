@@ -10,10 +10,10 @@ from numbers import Real
 
 import numpy as np
 
-from arviz_swiss import linalg
+from arviz_swiss.base import linalg
+from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.methods import img
 from arviz_swiss.methods.registry import Given, register
-from arviz_swiss.warnings import MergeWarning
 
 # An estimate that rests on fewer draws of a batch is that of those draws, not of the batch.
 FEWEST_USED = 10

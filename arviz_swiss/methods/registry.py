@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arviz_swiss.linalg import Spectrum
-from arviz_swiss.moments import Moments, Pooled
+from arviz_swiss.base.linalg import Spectrum
+from arviz_swiss.base.moments import Moments, Pooled
 
 
 class Given(NamedTuple):

@@ -1,6 +1,6 @@
 """Everything that needs PyMC: tempered models, and a model's unconstrained space."""
 
-from arviz_swiss.pymc.sampling import BatchError, sample_batches
+from arviz_swiss.pymc.sample_batches import BatchError, sample_batches
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
 

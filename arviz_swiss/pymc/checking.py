@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from arviz_swiss.partition import row_count, take
+from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.space import ModelSpace

@@ -17,8 +17,8 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-from arviz_swiss.densities import MergeSpace
-from arviz_swiss.flatten import Variable as Placed
+from arviz_swiss.correcting.densities import MergeSpace
+from arviz_swiss.data.layout import Variable as Placed
 from arviz_swiss.pymc.compiling import without_advice_on_blas
 from arviz_swiss.pymc.graphs import shapes_of
 from arviz_swiss.pymc.ordering import Order, find_order
@@ -41,7 +41,7 @@ class ModelDensity:
     ----------
     model : pymc.Model
         The plain model of the batch, not a tempered one.
-    space : arviz_swiss.densities.MergeSpace
+    space : arviz_swiss.correcting.densities.MergeSpace
         The space of the merge.
     label : str
         The batch's label, named in errors.
@@ -135,7 +135,7 @@ def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
     Parameters
     ----------
     model : pymc.Model
-    space : arviz_swiss.densities.MergeSpace
+    space : arviz_swiss.correcting.densities.MergeSpace
     label : str
         The batch's label, named in errors.
     """

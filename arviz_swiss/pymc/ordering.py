@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arviz_swiss.flatten import Layout, Variable
+from arviz_swiss.data.layout import Layout, Variable
 
 __all__ = ["Order", "find_order"]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pymc as pm
 
 import arviz_swiss
-from arviz_swiss import store
-from arviz_swiss.functions import identify
-from arviz_swiss.origin import BUILD, PARTITION, SEED, SETTINGS, differing
-from arviz_swiss.partition import partition
-from arviz_swiss.warnings import MergeWarning
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.origin import BUILD, PARTITION, SEED, SETTINGS, differing
+from arviz_swiss.parallel import store
+from arviz_swiss.parallel.functions import identify
+from arviz_swiss.parallel.partition import partition
 
 __all__ = ["Run", "finished_batches", "plan_run"]
 

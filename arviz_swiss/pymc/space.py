@@ -13,7 +13,7 @@ import xarray as xr
 from pymc.logprob.transforms import CircularTransform
 from pymc.logprob.utils import replace_rvs_by_values
 
-from arviz_swiss.flatten import Layout, place
+from arviz_swiss.data.layout import Layout, place
 from arviz_swiss.pymc.graphs import (
     Arrays,
     Vectorized,
@@ -201,7 +201,7 @@ class ModelSpace:
         --------
         >>> import numpy as np
         >>> import pymc as pm
-        >>> from arviz_swiss.flatten import layout_of
+        >>> from arviz_swiss.data.layout import layout_of
         >>> from arviz_swiss.pymc import ModelSpace
         >>> import xarray as xr
         >>> with pm.Model(coords={"k": ["a", "b"]}) as model:

@@ -12,8 +12,8 @@ from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.replace import clone_replace
 
+from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc.observed import imputed_names, observed_rows, symbolic_rows, value_of
-from arviz_swiss.warnings import MergeWarning
 
 __all__ = ["Tempering", "copy_model", "fractionate", "inflate", "tempering_attrs"]
 

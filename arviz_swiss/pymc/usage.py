@@ -9,7 +9,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
-from arviz_swiss.store import fingerprint
+from arviz_swiss.parallel.store import fingerprint
 
 __all__ = ["arrays_of", "check_uses_batch"]
 

@@ -15,7 +15,8 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 import arviz_swiss
-from arviz_swiss import containers
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
     compile_once,
@@ -27,7 +28,6 @@ from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.observed import observed_rows
 from arviz_swiss.pymc.sampler_arguments import default_sampler, nutpie_options
 from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
-from arviz_swiss.warnings import MergeWarning
 
 __all__ = [
     "KINDS",

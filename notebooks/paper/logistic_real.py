@@ -19,7 +19,7 @@ import pandas as pd
 import results
 import samplers
 
-from arviz_swiss.partition import partition as split
+from arviz_swiss.parallel.partition import partition as split
 
 TITLE = "Logistic regression, real data"
 PRIOR_SD = 10.0

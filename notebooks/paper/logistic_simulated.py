@@ -13,7 +13,7 @@ import pandas as pd
 import results
 import samplers
 
-from arviz_swiss.partition import partition as split
+from arviz_swiss.parallel.partition import partition as split
 
 TITLE = "Logistic regression, simulated data"
 

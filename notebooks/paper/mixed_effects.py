@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 import results
 
-from arviz_swiss.partition import partition as split
-from arviz_swiss.partition import take
+from arviz_swiss.parallel.partition import partition as split
+from arviz_swiss.parallel.partition import take
 
 TITLE = "Linear mixed effects"
 SIGMA = np.array([[1.0, 0.2], [0.2, 1.0]])

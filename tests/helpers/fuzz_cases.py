@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from arviz_swiss import containers
+from arviz_swiss.data import containers
 
 SAMPLE = ("chain", "draw")
 ELEMENTWISE = (None, None, None, "log", "logit", ("interval", -2.0, 5.0))

@@ -8,7 +8,8 @@ import pytest
 import xarray as xr
 
 import arviz_swiss as az_swiss
-from arviz_swiss import MergeWarning, containers
+from arviz_swiss import MergeWarning
+from arviz_swiss.data import containers
 from arviz_swiss.pymc.batch_space import BatchSpace
 
 GROUPS = [["a", "b"], ["c", "d", "e"], ["f"]]

@@ -7,11 +7,11 @@ import pytest
 import xarray as xr
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
-from arviz_swiss.merged import open_merged
+from arviz_swiss.correcting.refine import space_for_models
+from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.pymc import ModelSpace, density, inflate
 from arviz_swiss.pymc.density import ModelDensity
-from arviz_swiss.refining import space_for_models
 
 QUIET = {"progressbar": False}
 

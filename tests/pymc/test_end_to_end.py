@@ -21,7 +21,7 @@ import pymc as pm
 import pytest
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss.data import containers
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"draws": 2000, "tune": 500, "nuts_sampler": "nutpie", "progressbar": False}

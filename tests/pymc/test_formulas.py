@@ -8,10 +8,11 @@ import pandas as pd
 import pymc as pm
 import pytest
 
-from arviz_swiss import containers, merge, partition, refine
+from arviz_swiss import merge, partition, refine
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc import sample_batches
 from arviz_swiss.pymc.formulas import from_bambi
-from arviz_swiss.warnings import MergeWarning
 
 RNG = np.random.default_rng(5)
 DATA = pd.DataFrame({"x": RNG.normal(3, 1, size=200)})
@@ -95,7 +96,7 @@ def by_site(batch):
 
 
 # few groups and draws: what the batches say of each other is not at stake
-@pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
+@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 # Bambi's formulae has not caught up with pandas 3
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes are included")
 @pytest.mark.slow

@@ -8,12 +8,13 @@ import xarray as xr
 from matplotlib import pyplot
 
 import arviz_swiss as az_swiss
-from arviz_swiss import MergeWarning, containers
-from arviz_swiss.merged import free_rows, open_merged
+from arviz_swiss import MergeWarning
+from arviz_swiss.correcting.refine import space_for_models
+from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import free_rows, open_merged
 from arviz_swiss.pymc.density import ModelDensity
-from arviz_swiss.refining import space_for_models
 
-pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.warnings.MergeWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 
 
 def build_all():

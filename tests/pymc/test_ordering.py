@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from arviz_swiss.flatten import layout_of
+from arviz_swiss.data.layout import layout_of
 from arviz_swiss.pymc.ordering import Order, find_order
 
 MODEL = {"row": np.array(["a", "b", "c"]), "column": np.array([2, 1])}

@@ -9,7 +9,7 @@ from scipy.linalg import block_diag
 from scipy.stats import kstest
 
 import arviz_swiss as az_swiss
-from arviz_swiss import containers
+from arviz_swiss.data import containers
 
 GROUPS, ROWS, SPREAD = (6, 8, 10), 12, 2.0
 DRAWS = 2 * 200

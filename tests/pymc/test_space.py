@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from arviz_swiss.flatten import Layout, place
+from arviz_swiss.data.layout import Layout, place
 from arviz_swiss.pymc import graphs
 from arviz_swiss.pymc import space as space_module
 from arviz_swiss.pymc.space import ModelSpace, data_dependent

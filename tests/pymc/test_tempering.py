@@ -10,9 +10,9 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
+from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc.observed import observed_rows
 from arviz_swiss.pymc.tempering import copy_model, fractionate, inflate, tempering_attrs
-from arviz_swiss.warnings import MergeWarning
 
 # PyTensor says so once, where it was installed by pip
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

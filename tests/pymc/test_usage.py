@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph import Apply, Op
 
-from arviz_swiss.partition import partition, row_count, take
+from arviz_swiss.parallel.partition import partition, row_count, take
 from arviz_swiss.pymc.usage import check_uses_batch
 
 ROWS = 40

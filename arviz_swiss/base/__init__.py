@@ -1,0 +1,1 @@
+"""Arrays: NumPy and SciPy only."""

@@ -1,0 +1,183 @@
+"""compare(): merge by several methods, and measure how they differ."""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from arviz_swiss.checking.discrepancy import MEASURES, discrepancy
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.merge import merge
+from arviz_swiss.methods import METHODS, find
+
+
+def compare(
+    idatas: Sequence[Any] | Mapping[str, Any],
+    reference: Any = None,
+    methods: Iterable[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    fractionated: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    measure: str = "iad",
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str = "posterior",
+    coords: Mapping[str, Any] | None = None,
+    **merge_options: Any,
+) -> pd.DataFrame:
+    """Merge by several methods and compare the results.
+
+    Parameters
+    ----------
+    idatas : sequence, or mapping of label to batch
+        The batches, as for `merge`: "inflated" sub-posteriors when `fractionated` is given too.
+    reference : InferenceData, DataTree, Dataset, ..., optional
+        Draws of the full posterior.
+    methods : iterable of str, or mapping of str to dict, optional
+        Which methods; a mapping gives each one's own options. When absent, all that can merge these
+        batches; a warning names the others.
+    fractionated : sequence, or mapping of label to batch, optional
+        The same batches as "fractionated" sub-posteriors, for the methods that are made for those.
+        Without them every method gets `idatas`, rescaled where it needs the other kind.
+    measure : str, default "iad"
+        Which distance between methods to give when there is no reference.
+    var_names, filter_vars, group, coords
+        What to merge and compare, as for `merge` and `discrepancy`.
+    **merge_options
+        Further arguments of `merge`, such as `powers`, `transforms` or `random_seed`.
+
+    Returns
+    -------
+    DataFrame
+        One row a method. With a reference: the measures of `discrepancy`, the seconds that the
+        merge took, and the measures' noise floors. Without: the chosen distance from each of the
+        other methods, and the seconds. Where methods disagree, the posterior is hard to merge.
+
+    Raises
+    ------
+    ValueError
+        When a method or measure is unknown, or none of the methods can merge the batches.
+    TypeError
+        When `methods` are no names, or an option is none of the method's.
+
+    See Also
+    --------
+    merge, discrepancy
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
+    >>> full = {"mu": rng.normal(size=(2, 500))}
+    >>> names = ["swiss", "consensus", "average"]
+    >>> table = az_swiss.compare(batches, full, methods=names, kind="inflated")
+    >>> table.index.tolist()
+    ['swiss', 'consensus', 'average']
+    >>> bool((table["iad"] < 0.1).all())
+    True
+    """
+    chosen = _chosen(methods)
+    idatas, fractionated = _kept(idatas), _kept(fractionated)
+    if measure not in MEASURES:
+        raise ValueError(f"unknown measure {measure!r}. Valid ones are {', '.join(MEASURES)}.")
+    select = {"var_names": var_names, "filter_vars": filter_vars, "group": group}
+    merged, seconds, failed = {}, {}, {}
+    containers.native_kind()  # the first merge shall not pay for importing ArviZ
+    with _each_warning_once():
+        for name, options in chosen.items():
+            batches, known = _batches_for(name, idatas, fractionated)
+            arguments = {**select, **merge_options, **known, **options}
+            start = time.perf_counter()
+            try:
+                merged[name] = merge(batches, method=name, **arguments)
+            except (ValueError, np.linalg.LinAlgError) as error:
+                # what nobody asked for by name, and others can merge, is no reason to give up
+                if methods is not None or not merged:
+                    raise
+                failed[name] = str(error)
+                continue
+            seconds[name] = time.perf_counter() - start
+        _warn_failed(failed)
+
+    def measured(one: Any, other: Any):
+        return discrepancy(one, other, group=group, coords=coords)
+
+    if reference is None:
+        return _between(merged, seconds, measure, measured)
+    return _against(merged, seconds, reference, measured)
+
+
+def _warn_failed(failed: Mapping[str, str]) -> None:
+    if failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=3)
+
+
+def _kept(idatas: Any) -> Any:
+    """Return the batches such that every method can go through them."""
+    return list(idatas) if isinstance(idatas, Iterator) else idatas
+
+
+def _chosen(methods) -> dict[str, Mapping[str, Any]]:
+    if methods is None:
+        return {name: {} for name in METHODS}
+    if isinstance(methods, str):
+        methods = [methods]
+    if not isinstance(methods, Iterable):
+        raise TypeError(f"methods must be names of methods, or a mapping, got {methods!r}.")
+    chosen = dict(methods) if isinstance(methods, Mapping) else {name: {} for name in methods}
+    for name in chosen:
+        find(name)
+    if not chosen:
+        raise ValueError("compare needs at least one method, got none.")
+    return chosen
+
+
+def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the set of batches that the method gets, and what is known of it."""
+    if fractionated is None:
+        return idatas, {}
+    if find(name).expects == "inflated":
+        return idatas, {"kind": "inflated"}
+    return fractionated, {"kind": "fractionated", "powers": None}
+
+
+def _against(
+    merged: Mapping[str, Any], seconds: Mapping[str, float], reference: Any, measured: Callable
+) -> pd.DataFrame:
+    rows = {}
+    for name, one in merged.items():
+        result = measured(one, reference)
+        rows[name] = {measure: float(result[measure]) for measure in MEASURES}
+        rows[name]["seconds"] = seconds[name]
+        rows[name] |= {f"{m}_floor": float(result[f"{m}_floor"]) for m in MEASURES}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+def _between(
+    merged: Mapping[str, Any], seconds: Mapping[str, float], measure: str, measured: Callable
+) -> pd.DataFrame:
+    names = list(merged)
+    table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
+    for position, name in enumerate(names):
+        for other in names[:position]:
+            # Neither is the truth: the one that was asked for first stands in for the reference.
+            distance = float(measured(merged[name], merged[other])[measure])
+            table.loc[name, other] = table.loc[other, name] = distance
+    return table.assign(seconds=pd.Series(seconds))
+
+
+@contextlib.contextmanager
+def _each_warning_once() -> Iterator[None]:
+    """Give each distinct warning of all merges once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message, category in dict.fromkeys((str(one.message), one.category) for one in caught):
+        warnings.warn(message, category, stacklevel=4)

@@ -1,0 +1,353 @@
+"""discrepancy(): how far a merged posterior is from a reference, and how far chance alone goes."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base import distances
+from arviz_swiss.checking.selection import selected
+from arviz_swiss.data import containers
+from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.layout import flatten
+
+MEASURES = {
+    "mahalanobis": "distance between the means, in the reference's covariance",
+    "skew": "mean absolute difference of the third standardised moments",
+    "iad": "mean integrated absolute distance of the marginal densities, 0 to 1",
+    "covariance_error": "root mean square of the whitened covariance minus the identity",
+    "wasserstein": "mean 1-Wasserstein distance of the marginals, in reference sds",
+}
+PARTS = {
+    "mahalanobis": "difference of means, in reference sds",
+    "skew": "absolute difference of the third standardised moment",
+    "iad": "integrated absolute distance of the marginal densities",
+    "covariance_error": "ratio of variances minus one, absolute",
+    "wasserstein": "1-Wasserstein distance, in reference sds",
+}
+FEWEST_DRAWS = 20
+# What an effective size is estimated from; its rate is carried over to all draws.
+ESS_CHAINS, ESS_DRAWS = 8, 1000
+PROBES = (0.25, 0.5, 0.75)
+# A constant that was computed may be off by so many rounding errors.
+ROUNDINGS = 32
+
+
+class Sample(NamedTuple):
+    """One of the two posteriors: its name for errors, and its (chain, draw, parameter) draws.
+
+    `resolution` is the relative rounding error of each parameter's draws.
+    """
+
+    name: str
+    draws: xr.DataArray
+    resolution: np.ndarray
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All draws as (row, parameter)."""
+        return self.draws.values.reshape(-1, self.draws.shape[-1])
+
+
+def discrepancy(
+    merged: Any,
+    reference: Any,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str = "posterior",
+    coords: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    r"""Measure how far a posterior is from a reference, such as a run on all the data.
+
+    Parameters
+    ----------
+    merged, reference : InferenceData, DataTree, Dataset, or anything `merge` takes as one batch
+        Parameters are matched by label; `reference` may hold more of them.
+    var_names : str or sequence of str, optional
+        Variables to compare, as in ArviZ; all of `merged` when absent.
+    filter_vars : {None, "like", "regex"}, optional
+        How to read `var_names`, as in ArviZ.
+    group : str, default "posterior"
+    coords : mapping of dimension to labels, optional
+        Compare only these labels.
+
+    Returns
+    -------
+    Dataset
+        `mahalanobis`, `skew` and `iad` as in the paper [1]_, `covariance_error` and `wasserstein`.
+        Each with ``<measure>_floor``: its mean for two independent samples, of the same effective
+        sizes as these, from one distribution. A measure near its floor is indistinguishable from
+        zero. And for each parameter ``<measure>_by_parameter``, with its own floor.
+
+    Raises
+    ------
+    ValueError
+        When the two do not hold the same parameters, one is constant, or draws are too few.
+
+    See Also
+    --------
+    compare : this, for several methods of merging
+
+    Notes
+    -----
+    With means :math:`\mu`, covariances :math:`V` and marginal densities :math:`\pi_j` of the
+    merged (a) and the reference (f) draws,
+
+    .. math::
+        D_{Mah} &= \sqrt{(\mu_a - \mu_f)' V_f^{-1} (\mu_a - \mu_f)}, \\
+        D_{IAD} &= \frac{1}{2 d} \sum_j \int |\pi_j^a - \pi_j^f|.
+
+    Densities are ArviZ's kernel estimates, both with the bandwidth that ArviZ chooses for the
+    reference. Directions in which the reference does not vary, as in a simplex, count in no
+    distance.
+
+    References
+    ----------
+    .. [1] Vyner, Nemeth & Sherlock (2023), SwISS: A scalable Markov chain Monte Carlo
+       divide-and-conquer strategy, Stat 12. https://doi.org/10.1002/sta4.523
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> one, other = ({"mu": rng.normal(size=(4, 1000))} for _ in range(2))
+    >>> result = az_swiss.discrepancy(one, other)
+    >>> bool(result["iad"] < 2 * result["iad_floor"])
+    True
+    >>> shifted = {"mu": one["mu"] + 1}
+    >>> bool(az_swiss.discrepancy(shifted, other)["iad"] > 0.3)
+    True
+    """
+    first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
+    first, second = _varying(_checked(first), _checked(second))
+    values, parts, floors, part_floors = _measure(first, second)
+    data = {name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES}
+    for name in MEASURES:
+        data[f"{name}_floor"] = ((), floors[name], {"description": f"noise floor of {name}"})
+        data[f"{name}_by_parameter"] = ("parameter", parts[name], {"description": PARTS[name]})
+        data[f"{name}_by_parameter_floor"] = (
+            "parameter",
+            part_floors[name],
+            {"description": f"noise floor of {name}_by_parameter"},
+        )
+    along = {name: second.draws[name] for name in ("parameter", "variable")}
+    return xr.Dataset(data, coords=along)
+
+
+def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
+    sample, reference = first.rows, second.rows
+    whitening = distances.whiten(reference)
+    rank = whitening.matrix.shape[1]
+    estimates = distances.densities(reference, containers.kde)
+    noise = _sampling_variances(first, second, [one.bandwidth for one in estimates])
+    ratio = sample.std(axis=0, ddof=1) / whitening.spread
+    parts = {
+        "mahalanobis": np.abs(sample.mean(axis=0) - whitening.mean) / whitening.spread,
+        "skew": np.abs(distances.skewness(sample) - distances.skewness(reference)),
+        "iad": distances.integrated_absolute(sample, estimates, containers.kde),
+        "covariance_error": np.abs(ratio**2 - 1.0),
+        "wasserstein": distances.wasserstein(sample, reference),
+    }
+    values = {name: part.mean() for name, part in parts.items()} | {
+        "mahalanobis": distances.mahalanobis(sample, whitening),
+        "covariance_error": distances.covariance_error(sample, whitening),
+    }
+    standard = (reference - whitening.mean) / whitening.spread
+    part_floors = {
+        "mahalanobis": distances.HALF_NORMAL * np.sqrt(noise["mean"]),
+        "skew": distances.skewness_floor(noise["skew"], reference),
+        "iad": distances.integrated_absolute_floor(noise["density"], estimates),
+        "covariance_error": distances.HALF_NORMAL
+        * np.sqrt(noise["square"] * np.maximum(np.mean(standard**4, axis=0) - 1.0, 0.0)),
+        "wasserstein": distances.wasserstein_floor(noise["share"], reference),
+    }
+    size = len(reference)
+    floors = {name: part.mean() for name, part in part_floors.items()} | {
+        "mahalanobis": distances.mahalanobis_floor(noise["mean"].mean(), rank, size),
+        "covariance_error": distances.covariance_floor(
+            noise["square"].mean(), (reference - whitening.mean) @ whitening.matrix
+        ),
+    }
+    return values, parts, floors, part_floors
+
+
+def _sampling_variances(
+    first: Sample, second: Sample, bandwidths: Sequence[float]
+) -> dict[str, np.ndarray]:
+    """Return, by parameter, one over the effective sizes of both samples, for each statistic."""
+    places = np.quantile(second.rows, PROBES, axis=0)
+
+    def density(values: np.ndarray, j: int) -> Iterator[np.ndarray]:
+        for place in places[:, j]:
+            yield np.exp(-0.5 * ((values - place) / bandwidths[j]) ** 2)
+
+    def share(values: np.ndarray, j: int) -> Iterator[np.ndarray]:
+        for place in places[:, j]:
+            yield (values <= place).astype(float)
+
+    statistics = {
+        "mean": lambda values, _: [values],
+        "square": lambda values, _: [(values - values.mean()) ** 2],
+        "skew": lambda values, _: [
+            distances.skewness_influence(values.reshape(-1, 1)).reshape(values.shape)
+        ],
+        "density": density,
+        "share": share,
+    }
+    return {
+        name: _inverse_size(first, series) + _inverse_size(second, series)
+        for name, series in statistics.items()
+    }
+
+
+def _inverse_size(sample: Sample, series: Callable) -> np.ndarray:
+    """Return one over the effective size of a statistic's series, by parameter."""
+    draws = sample.draws.values
+    chains, length, parameters = draws.shape
+    some = np.linspace(0, chains - 1, min(chains, ESS_CHAINS)).astype(int)
+    seen = draws[some, :ESS_DRAWS]
+    rates = [
+        np.mean([1.0 / _rate(one) for one in series(np.ascontiguousarray(seen[..., j]), j)])
+        for j in range(parameters)
+    ]
+    return np.array(rates) / (chains * length)
+
+
+def _rate(series: np.ndarray) -> float:
+    """Return the effective size of a draw, within chains.
+
+    Chains are centred first: that they differ is what is measured here, not sampling noise.
+    """
+    if series.shape[1] < 4:
+        return 1.0
+    centred = series - series.mean(axis=1, keepdims=True)
+    effective = containers.effective_size(centred)
+    return effective / series.size if np.isfinite(effective) else 1.0
+
+
+def match_parameters(
+    merged: Any, reference: Any, var_names=None, filter_vars=None, group="posterior", coords=None
+) -> tuple[Sample, Sample]:
+    """Return the draws of both, with the parameters of the first in its order."""
+    datasets = {}
+    for name, data in (("merged", merged), ("reference", reference)):
+        with containers.reading(name):
+            groups = containers.read(data, group).groups
+        if group not in groups:
+            found = ", ".join(groups) or "none"
+            raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
+        datasets[name] = groups[group]
+    first, second = datasets["merged"], datasets["reference"]
+    names = containers.select_names(first, var_names, filter_vars, where="merged: ")
+    _check_variables(first, second, names)
+    ours, theirs = (
+        _sample(which, dataset, names, coords, like=first) for which, dataset in datasets.items()
+    )
+    labels = ours.draws["parameter"].values
+    found = set(theirs.draws["parameter"].values)
+    if missing := [label for label in labels if label not in found]:
+        raise ValueError(
+            f"the reference has no {_list(missing)}, which merged has. Compare what both have with "
+            "var_names or coords, or give both the same coordinate labels."
+        )
+    places = {label: place for place, label in enumerate(theirs.draws["parameter"].values)}
+    order = [places[label] for label in labels]
+    return ours, Sample("reference", theirs.draws[..., order], theirs.resolution[order])
+
+
+def _sample(
+    which: str, dataset: xr.Dataset, names: Sequence[str], coords: Any, like: xr.Dataset
+) -> Sample:
+    """Return one of the two posteriors, its variables' dimensions in the order of another's."""
+    try:
+        chosen = selected(dataset, names, None, coords)
+    except ValueError as error:
+        raise ValueError(f"{which}: {error}") from error
+    ordered = chosen.map(lambda array: array.transpose(..., *like[array.name].dims))
+    flat = flatten(ordered[list(names)])
+    kinds = [dataset[name].dtype for name in flat["variable"].values]
+    resolution = [np.finfo(kind).eps if kind.kind == "f" else 0.0 for kind in kinds]
+    return Sample(which, flat, np.array(resolution))
+
+
+def _check_variables(first: xr.Dataset, second: xr.Dataset, names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in second]:
+        raise ValueError(
+            f"the reference has no variable {_list(missing)}, which merged has; it holds "
+            f"{', '.join(second)}. Compare what both have with var_names."
+        )
+    for name in names:
+        for which, array in (("merged", first[name]), ("reference", second[name])):
+            if not set(SAMPLE_DIMS) <= set(array.dims) or array.dtype.kind not in "fiu":
+                raise ValueError(
+                    f"{which}, variable {name}: dimensions {array.dims}, dtype {array.dtype}, but "
+                    f'expected numbers by (chain, draw, ...). Leave out with var_names="~{name}".'
+                )
+        if set(first[name].dims) != set(second[name].dims):
+            raise ValueError(
+                f"variable {name}: dimensions {second[name].dims} in the reference, but "
+                f"{first[name].dims} in merged. Rename them to agree."
+            )
+
+
+def _checked(sample: Sample) -> Sample:
+    """Return the sample; refuse draws that are not finite, or too few."""
+    draws = sample.rows
+    if len(draws) < FEWEST_DRAWS:
+        raise ValueError(
+            f"{sample.name}: {len(draws)} draws, but a density estimate needs at least "
+            f"{FEWEST_DRAWS}. Draw more."
+        )
+    if len(draws) <= draws.shape[1]:
+        raise ValueError(
+            f"{sample.name}: {len(draws)} draws for {draws.shape[1]} parameters, the covariance is "
+            "singular. Draw more, or compare fewer parameters with var_names."
+        )
+    check_finite(sample)
+    return sample
+
+
+def check_finite(sample: Sample) -> None:
+    """Refuse draws that are not finite."""
+    if (bad := ~np.isfinite(sample.rows).all(axis=0)).any():
+        raise ValueError(
+            f"{sample.name}, variable {_list(sample.draws['parameter'].values[bad])}: draws that "
+            "are NaN or infinite. Leave it out with var_names."
+        )
+
+
+def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
+    """Leave out elements that are constant and the same in both; refuse all other constants."""
+    owners, labels = (second.draws[name].values for name in ("variable", "parameter"))
+    rounding = [_rounding(sample) for sample in (first, second)]
+    constant = [
+        np.ptp(sample.rows, axis=0) <= error
+        for sample, error in zip((first, second), rounding, strict=True)
+    ]
+    same = constant[0] & constant[1]
+    same &= np.abs(first.rows[0] - second.rows[0]) <= np.maximum(*rounding)
+    whole = np.array([same[owners == owner].all() for owner in owners])
+    for sample, stuck in zip((first, second), constant, strict=True):
+        if (odd := stuck & (~same | whole)).any():
+            names = ", ".join(dict.fromkeys(owners[odd]))
+            raise ValueError(
+                f"{sample.name}: {_list(labels[odd])} is constant, no distance can be measured in "
+                f'its sds. Leave it out with var_names="~{names.split(", ")[0]}".'
+            )
+    return tuple(
+        one._replace(draws=one.draws[..., ~same], resolution=one.resolution[~same])
+        for one in (first, second)
+    )
+
+
+def _rounding(sample: Sample) -> np.ndarray:
+    """Return by how much a constant that was computed, such as a correlation of 1, may vary."""
+    return ROUNDINGS * sample.resolution * np.abs(sample.rows).max(axis=0)
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(map(str, names[:8])) + more

@@ -1,0 +1,217 @@
+"""report(): the verdict on a merge in words."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from arviz_swiss.checking.findings import (
+    LARGE_ERROR,
+    NOTED_ERROR,
+    Finding,
+    describe_error,
+    expected_error,
+    find_all,
+    labels_of,
+    remove_error,
+)
+from arviz_swiss.checking.statistics import diagnosed_groups, is_diagnosed
+from arviz_swiss.correcting.certificate import CERTIFIED, verdict_of, write_verdict
+from arviz_swiss.correcting.refine import refinement
+from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.messages import brief
+from arviz_swiss.merging.merged import is_settled
+
+NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
+# How many batches of one flag a report tells in full, and how many of the others it lists.
+MOST_TOLD = 3
+MOST_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on a merge: print it, or go through its findings.
+
+    Printed, the worst three batches of each flag are told in full, the others by name.
+
+    Attributes
+    ----------
+    verdict : str
+        What was merged, and how many batches are in doubt.
+    findings : tuple of Finding
+        All that speaks against the merge, each with `flag`, `batches`, `what` and `remedy`; of
+        each flag the worst batch comes first.
+    """
+
+    verdict: str
+    findings: tuple[Finding, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"- {finding}" for finding in _shortened(self.findings))])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        verdict = html.escape(self.verdict).replace("\n", "<br>")
+        items = "".join(
+            f"<li>{html.escape(f.what)}<br><b>What to do:</b> {html.escape(f.remedy)}</li>"
+            for f in _shortened(self.findings)
+        )
+        return f"<p>{verdict}</p><ul>{items}</ul>" if items else f"<p>{verdict}</p>"
+
+
+def _shortened(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Give what to print: of each flag the worst batches, and one line about the others."""
+    by_flag: dict[tuple[str, bool], list[Finding]] = {}
+    for finding in findings:
+        by_flag.setdefault((finding.flag, bool(finding.batches)), []).append(finding)
+    for (flag, _), alike in by_flag.items():
+        yield from alike[:MOST_TOLD]
+        if others := [label for finding in alike[MOST_TOLD:] for label in finding.batches]:
+            cut = ", ..." if len(others) > MOST_LISTED else ""
+            yield Finding(
+                flag,
+                tuple(others),
+                f'and {len(others)} more with "{flag}": {", ".join(others[:MOST_LISTED])}{cut}.',
+                "as for those above; summary(merged) lists all.",
+            )
+
+
+def report(merged: Any, *, group: str = "posterior") -> Report:
+    """Say in words whether to trust a merge, and what to do about what speaks against it.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` or `diagnose` returned it. Without `diagnose`, its diagnostics are computed here.
+        Refined or certified, the report says so.
+    group : str, default "posterior"
+
+    Returns
+    -------
+    Report
+        Prints as text. Its `findings` hold the batches concerned, what was found, and the remedy.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When `merged` is not what `merge` returned, or all chains of a batch were taken out.
+
+    See Also
+    --------
+    summary : the numbers behind it
+    plot_shift, plot_batches : the pictures
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = {f"b{i}": {"mu": rng.normal(size=(4, 500))} for i in range(9)}
+    >>> batches["b7"]["mu"][0] += 1
+    >>> verdict = az_swiss.report(az_swiss.merge(batches, kind="inflated"))
+    >>> verdict.findings[0].batches
+    ('b7',)
+    >>> print(verdict.findings[0].what)
+    b7 did not converge: R-hat is 1.12 in mu.
+    """
+    groups = diagnosed_groups(merged, group)
+    findings = tuple(find_all(groups))
+    lines = [_certified(groups), _merged_what(groups, group), _in_doubt(groups, findings)]
+    if not is_diagnosed(groups):
+        lines.append(
+            "Convergence and shape of the batches were not looked at, since these draws were newly "
+            'made: see report(merge(idatas, method="swiss")) too.'
+        )
+    if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
+        expected = describe_error(error)
+        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(groups)}")
+    lines += [refinement(groups), _lacking(groups, group)]
+    return Report("\n".join(line for line in lines if line), findings)
+
+
+def _certified(groups: Groups) -> str:
+    """Return what the certificate says; why and what to do, if not certified, is a finding."""
+    verdict = verdict_of(groups)
+    if verdict is None:
+        return ""
+    if verdict.status == CERTIFIED:
+        text = write_verdict(groups)
+        return f"{text[0].upper()}{text[1:]}"
+    khat = float(groups["swiss_certificate"]["khat"])
+    return f"{verdict.status.capitalize()} (k-hat {khat:.2f}): see the first finding."
+
+
+def _lacking(groups: Groups, group: str) -> str:
+    """Return what of the batches is not in the merged object."""
+    attrs = groups[group].attrs
+    left_out = attrs.get("swiss_left_out", "").split(", ")
+    lines = []
+    if data := ", ".join(name for name in left_out if "/" in name):
+        lines.append(
+            f"Without {data}: rows without labels of their own (dims=, coords=) and numbers of a "
+            "batch's own groups cannot be put together."
+        )
+    if computed := ", ".join(name for name in left_out if name and "/" not in name):
+        lines.append(
+            f"Without {computed} of the batches' own draws: compute anew from the merged ones."
+        )
+    if unordered := attrs.get("swiss_unordered"):
+        lines.append(
+            f"The order along {unordered} is not known to be that of the full data: "
+            "predictions by position would be wrong."
+        )
+    return "\n".join(lines)
+
+
+def _merged_what(groups: Groups, group: str) -> str:
+    attrs, labels = groups[group].attrs, labels_of(groups)
+    parameters = groups["swiss_transform"].sizes["parameter"]
+    text = (
+        f"{_count(len(labels), 'batch', 'batches')}, {_count(parameters, 'parameter')}, merged by "
+        f'"{attrs.get("swiss_method", "swiss")}" from {attrs.get("swiss_kind", "inflated")} '
+        "sub-posteriors."
+    )
+    if "swiss_dropped" in attrs:
+        dropped = [str(label) for label in np.atleast_1d(attrs["swiss_dropped"])]
+        text += f" Left out: {brief(dropped)}. It stands for {attrs['swiss_stands_for']}."
+    return text
+
+
+def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
+    labels = labels_of(groups)
+    named = [label for label in labels if any(label in f.batches for f in findings)]
+    verdict = verdict_of(groups)
+    if findings and verdict is not None and verdict.status == CERTIFIED:
+        odd = f"Of {len(labels)} batches, these stand out: {brief(named, 10)}. " if named else ""
+        return f"{odd}The merge is certified despite what follows."
+    if named:
+        verb = "is" if len(named) == 1 else "are"
+        return f"{len(named)} of {len(labels)} batches {verb} in doubt: {brief(named, 10)}."
+    if findings:
+        return "No single batch is in doubt, but the merge as a whole is."
+    if len(labels) == 1:
+        return f"One batch has no other to agree with. {_unproven(groups)}".strip()
+    diagnostics = groups["swiss_diagnostics"]
+    approved = expected_error(groups) < NOTED_ERROR
+    return (
+        f"{'Nothing speaks against this merge: the' if approved else 'The'} batches agree "
+        f"(Q = {float(diagnostics['q']):.4g} on {int(diagnostics['q_df'])} degrees of freedom, "
+        f"p = {float(diagnostics['q_pvalue']):.2g}). {_unproven(groups)}"
+    ).strip()
+
+
+def _unproven(groups: Groups) -> str:
+    """Say what the batches cannot tell; nothing once a certificate does."""
+    if verdict_of(groups) is not None:
+        return ""
+    if is_settled(groups["swiss_transform"]):
+        return "certify(merged, models) tells what refine left of the error."
+    return NO_PROOF
+
+
+def _count(number: int, one: str, several: str | None = None) -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"

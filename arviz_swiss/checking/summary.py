@@ -1,0 +1,211 @@
+"""summary(): the diagnostics of a merge as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from arviz_swiss.base.heterogeneity import cochran
+from arviz_swiss.checking.findings import find_all, flags_by_batch, labels_of
+from arviz_swiss.checking.selection import parameter_positions, selected
+from arviz_swiss.checking.statistics import diagnosed_groups
+from arviz_swiss.data import containers
+from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.layout import layout_of
+
+KINDS = ("batches", "variables")
+
+
+def summary(
+    merged: Any,
+    *,
+    kind: str = "batches",
+    group: str = "posterior",
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    round_to: int | None = None,
+) -> pd.DataFrame:
+    """Return the diagnostics of a merge as a table, a row a batch or a row a parameter.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` or `diagnose` returned it. Without `diagnose`, its diagnostics are computed here.
+    kind : {"batches", "variables"}, default "batches"
+    group : str, default "posterior"
+    var_names : str or sequence of str, optional
+        Variables to look at, as in ArviZ (``"~name"`` leaves one out). `q`, `p`, `influence` and
+        `flag` of a batch are about all of them.
+    filter_vars : {None, "like", "regex"}, optional
+        How to read `var_names`, as in ArviZ.
+    coords : mapping of dimension to values, optional
+        Elements to look at, as in ArviZ. Of a variable that was merged with another number of
+        elements, such as a simplex, all are looked at.
+    round_to : int, optional
+        Decimals to round to.
+
+    Returns
+    -------
+    DataFrame
+        With ``kind="batches"``: `size` (rows of data, where known), `power`, `draws`, `rhat` (the
+        largest) and `ess` (the least, bulk or tail) of the batch's own chains, `divergences`, `q`
+        and `p` (heterogeneity and its p-value), `shift` (of the mean, the largest, in merged sds),
+        `sd_ratio_min` and `sd_ratio_max` (batch sd over merged sd), `influence` (Mahalanobis
+        distance that the merged mean moves without the batch), `shape` and `shape_variable` (the
+        worst), `khat` if it was certified, and `flag` in words.
+
+        With ``kind="variables"``: the columns of ``arviz.summary``, `weights_shift` if it was
+        certified (how far the weights move the mean, in sds), then `q` and `p` (heterogeneity
+        of the batch means of this parameter), `shift` and `shift_batch` (the largest), the range of
+        `sd_ratio`, `batch_rhat` (the largest) and `batch_ess` (the least) of the batches' own
+        chains, `skewness` (the median batch's), `shape` and `shape_batch` (the worst). These are
+        about the space of the merge: where a transform changes the number of elements, every row of
+        the variable shows the element with the least `p`.
+
+        Columns that need draws which the merge did not keep are NaN.
+
+    Raises
+    ------
+    ValueError
+        When `merged` is not a merged object, `kind` is unknown, or the selection names what is not
+        there.
+    TypeError
+        When an argument is of another type than documented.
+
+    See Also
+    --------
+    report : the same in words
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [{"mu": rng.normal(size=(4, 500))} for _ in range(3)]
+    >>> az_swiss.summary(az_swiss.merge(batches, kind="inflated"))[["power", "draws", "flag"]]
+        power  draws flag
+    b0    3.0   2000
+    b1    3.0   2000
+    b2    3.0   2000
+    """
+    if kind not in KINDS:
+        raise ValueError(f'unknown kind {kind!r}. Valid kinds are "batches" and "variables".')
+    if round_to is not None and not isinstance(round_to, int | np.integer):
+        raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
+    groups = diagnosed_groups(merged, group)
+    if kind == "batches":
+        positions = parameter_positions(groups, group, var_names, filter_vars, coords)
+        table = _batches(groups, positions)
+    else:
+        table = _variables(groups, selected(groups[group], var_names, filter_vars, coords))
+    return table if round_to is None else table.round(round_to)
+
+
+def _batches(groups: Groups, positions: np.ndarray) -> pd.DataFrame:
+    maps = groups["swiss_transform"]
+    diagnostics = _with_all(groups["swiss_diagnostics"]).isel(parameter=positions)
+    labels = labels_of(groups)
+    names = diagnostics["parameter"].values.astype(str)
+    values = {name: array.values for name, array in diagnostics.items()}
+    shape, worst = _worst(values["shape"], names, axis=1)
+    shift, _ = _worst(values["shift"], names, axis=1)
+    unknown = np.full(len(labels), np.nan)
+    return pd.DataFrame(
+        {
+            "size": maps["size"].values if "size" in maps else unknown,
+            "power": maps["power"].values,
+            "draws": maps["draws"].values,
+            "rhat": values["rhat"].max(axis=1),
+            "ess": np.minimum(values["ess_bulk"], values["ess_tail"]).min(axis=1),
+            "divergences": values["divergences"],
+            "q": values["batch_q"],
+            "p": values["batch_q_pvalue"],
+            "shift": shift,
+            "sd_ratio_min": values["sd_ratio"].min(axis=1),
+            "sd_ratio_max": values["sd_ratio"].max(axis=1),
+            "influence": values["influence"],
+            "shape": shape,
+            "shape_variable": worst,
+            **_certified(groups, "batch_khat", "khat"),
+            "flag": flags_by_batch(find_all(groups), labels),
+        },
+        index=pd.Index(labels),
+    )
+
+
+def _certified(groups: Groups, name: str, column: str) -> dict[str, np.ndarray]:
+    """Return a column from the certificate, where there is one."""
+    certificate = groups.get("swiss_certificate")
+    if certificate is None:
+        return {}
+    return {column: certificate[name].sel(batch_label=labels_of(groups)).values}
+
+
+def _variables(groups: Groups, chosen: xr.Dataset) -> pd.DataFrame:
+    diagnostics = _with_all(groups["swiss_diagnostics"])
+    labels = np.array(labels_of(groups))
+    values = {name: array.values for name, array in diagnostics.items()}
+    shape, shape_batch = _worst(values["shape"], labels, axis=0)
+    shift, shift_batch = _worst(values["shift"], labels, axis=0)
+    maps = groups["swiss_transform"]
+    variances = np.einsum("bii->bi", maps["covariance"].values)
+    powers = maps["power"].values * float(maps["stands_for"])
+    q, pvalue = cochran(maps["mean"].values, variances, powers)
+    table = pd.DataFrame(
+        {
+            "q": q,
+            "p": pvalue,
+            "shift": shift,
+            "shift_batch": shift_batch,
+            "sd_ratio_min": values["sd_ratio"].min(axis=0),
+            "sd_ratio_max": values["sd_ratio"].max(axis=0),
+            "batch_rhat": values["rhat"].max(axis=0),
+            "batch_ess": np.minimum(values["ess_bulk"], values["ess_tail"]).min(axis=0),
+            "skewness": np.median(values["skewness"], axis=0),
+            "shape": shape,
+            "shape_batch": shape_batch,
+        },
+        index=pd.Index(diagnostics["parameter"].values.astype(str)),
+    )
+    usual = containers.summary(chosen)
+    if "swiss_certificate" in groups:
+        certificate = groups["swiss_certificate"]
+        shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)
+        usual = usual.assign(weights_shift=shifts.reindex(usual.index))
+    return usual.join(_for_rows(table, diagnostics["variable"].values.astype(str), chosen))
+
+
+def _for_rows(table: pd.DataFrame, owners: np.ndarray, chosen: xr.Dataset) -> pd.DataFrame:
+    """Return the table by the labels of the variables' own space."""
+    rows = {}
+    for name in chosen.data_vars:
+        labels = layout_of(chosen, [name]).labels()
+        own = table[owners == name]
+        if own.index.isin(labels).sum() == len(labels):
+            rows |= {label: own.loc[label] for label in labels}
+        elif len(own):
+            rows |= dict.fromkeys(labels, own.loc[own["p"].idxmin()])
+    if not rows:
+        return table.iloc[:0]
+    return pd.DataFrame.from_dict(rows, orient="index").astype(table.dtypes)
+
+
+def _with_all(diagnostics: xr.Dataset) -> xr.Dataset:
+    """Return the diagnostics, NaN where they could not be computed."""
+    unknown = xr.full_like(diagnostics["shift"], np.nan)
+    names = ("rhat", "ess_bulk", "ess_tail", "skewness", "shape")
+    filled = {name: unknown for name in names if name not in diagnostics}
+    if "divergences" not in diagnostics:
+        filled["divergences"] = xr.full_like(diagnostics["influence"], np.nan)
+    return diagnostics.assign(filled)
+
+
+def _worst(values: np.ndarray, names: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the value of largest size along the axis, and its name; NaN and "" where unknown."""
+    size = np.where(np.isnan(values), -1.0, np.abs(values))
+    where = np.expand_dims(np.argmax(size, axis=axis), axis)
+    largest = np.take_along_axis(values, where, axis).squeeze(axis)
+    return largest, np.where(np.isnan(largest), "", names[where.squeeze(axis)])

@@ -1,0 +1,1 @@
+"""Rounds, weights and certificates: the merge against the full posterior."""

@@ -1,0 +1,403 @@
+"""The certificate of a merge: weights of its draws against the full posterior, and a verdict."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy.special import logsumexp
+
+from arviz_swiss.base import stein, weights
+from arviz_swiss.correcting.densities import Densities
+from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
+from arviz_swiss.data import containers
+from arviz_swiss.data.layout import flatten
+from arviz_swiss.merging.merged import (
+    Merged,
+    free_rows,
+    is_refined,
+    present_moments,
+    read_whole,
+    was_undone,
+)
+
+CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
+GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
+# ArviZ fits a Pareto distribution to a fifth of the weights, and to no fewer than five.
+FEWEST = 25
+# In sds, of any direction: more than this and the draws are not to be used without their weights.
+NOTABLE = 0.2
+# With this share of effective draws the weights hardly differ, and k-hat is mostly noise; with
+# that, the weights are equal whatever k-hat.
+NEARLY_ALL, ALL = 0.9, 0.999
+DESCRIPTIONS = {
+    "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
+    "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
+    "khat": "Pareto k-hat of all draws' weights",
+    "batch_khat": "Pareto k-hat of each batch's draws against the full posterior, on their own",
+    "batch_offset": "about how many sds a batch's draws are off the density given for it",
+    "batch_width": "about how many times as wide a batch's draws are as the density given for it",
+    "effective_size": "equally weighted draws that the weighted draws are worth",
+    "mean": "weighted posterior mean",
+    "sd": "weighted posterior standard deviation",
+    "mean_shift": "weighted minus unweighted mean, in unweighted sds",
+    "sd_shift": "weighted minus unweighted sd, in unweighted sds",
+    "mahalanobis_shift": "Mahalanobis length of the weighted minus the unweighted mean",
+    "mahalanobis_error": "root mean square of that length by Monte Carlo error alone",
+    "weighed": "number of draws that were weighed",
+    "covariance_change": "largest relative change of an sd by the weights, in any direction",
+    "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
+    "overlap_error": "error of the log weights from how little the batches overlap",
+}
+
+
+class Thinned(NamedTuple):
+    """Some draws of every chain, as (rows, parameters).
+
+    `draws` are their positions, `owners` the position of each row's batch, `original` all rows
+    moved back by the inverse of each batch's map.
+    """
+
+    draws: np.ndarray
+    owners: np.ndarray
+    merged: np.ndarray
+    original: dict[str, np.ndarray]
+
+
+class Weighed(NamedTuple):
+    """Log ratios of the full posterior and the merged density, and what was made of them."""
+
+    ratios: np.ndarray
+    log_weights: np.ndarray
+    khat: float
+    batch_khat: np.ndarray
+    overlap_error: float
+
+
+class Shifts(NamedTuple):
+    """Moments by the weights, and how far they are from those of the draws as they are, in sds."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_shift: np.ndarray
+    sd_shift: np.ndarray
+
+
+class Evidence(NamedTuple):
+    """All that the verdict is about.
+
+    `weighed` of `draws` merged draws have weights, worth `effective` equal ones; `sampling_error`
+    is that part of the errors of `change` which more weights would not lower; `doubt` is what
+    speaks against the densities; `bounded` are parameters with edges that draws were moved over.
+    The merge was `refined`; `undone` if that led away.
+    """
+
+    khat: float
+    effective: float
+    weighed: int
+    draws: int
+    change: weights.Change
+    sampling_error: float
+    overlap_error: float
+    doubt: str
+    bounded: Sequence[str]
+    refined: bool
+    undone: bool
+    method: str
+
+
+class Verdict(NamedTuple):
+    """What a certificate says: one of three states, why, and what to do."""
+
+    status: str
+    reason: str
+    remedy: str
+
+
+def build_certificate(
+    opened: Merged, thinned: Thinned, found: Densities, rng: np.random.Generator
+) -> xr.Dataset:
+    """Return the group `swiss_certificate`.
+
+    Parameters
+    ----------
+    opened : Merged
+    thinned : Thinned
+        The draws that are weighed.
+    found : Densities
+        There.
+    rng : Generator
+        For the noise of what the weights change.
+    """
+    weighed = _weigh(thinned, found)
+    edge = _edges(opened, thinned, found)
+    provenance = _provenance(opened, thinned, found, edge)
+    flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
+    shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
+    whitened = thinned.merged @ present_moments(opened).factor
+    change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
+    mean_error, sd_error = _sampling_errors(opened) if is_refined(opened.maps) else (0.0, 0.0)
+    change = change._replace(
+        shift_error=float(np.hypot(change.shift_error, mean_error)),
+        stretch_error=float(np.hypot(change.stretch_error, sd_error)),
+    )
+    parameters = opened.maps["parameter"].values.astype(str)
+    effective = weights.effective_size(weighed.log_weights)
+    shape = (opened.sizes[0], thinned.draws.size)
+    data = {
+        "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
+        "log_ratio": (containers.SAMPLE_DIMS, weighed.ratios.reshape(shape)),
+        "khat": ((), weighed.khat),
+        "batch_khat": ("batch_label", weighed.batch_khat),
+        "batch_offset": ("batch_label", provenance.offsets),
+        "batch_width": ("batch_label", provenance.widths),
+        "effective_size": ((), effective),
+        "weighed": ((), weighed.ratios.size),
+        **{name: ("parameter", values) for name, values in shifts._asdict().items()},
+        "mahalanobis_shift": ((), change.shift),
+        "mahalanobis_error": ((), change.shift_error),
+        "covariance_change": ((), change.stretch),
+        "covariance_error": ((), change.stretch_error),
+        "overlap_error": ((), weighed.overlap_error),
+    }
+    picked = opened.draws.isel(draw=thinned.draws)
+    coords = {name: picked[name].variable for name in ("chain", "draw", "batch")}
+    coords |= {"batch_label": np.array(opened.labels), "parameter": flat["parameter"].values}
+    dataset = xr.Dataset(
+        {k: (dims, v, {"description": DESCRIPTIONS[k]}) for k, (dims, v) in data.items()},
+        coords=coords,
+    )
+    evidence = Evidence(
+        weighed.khat,
+        effective,
+        weighed.ratios.size,
+        int(np.prod(opened.sizes)),
+        change,
+        max(mean_error, sd_error),
+        weighed.overlap_error,
+        provenance.doubt,
+        parameters[edge].tolist(),
+        is_refined(opened.maps),
+        was_undone(opened.maps),
+        opened.draws.attrs.get("swiss_method", "swiss"),
+    )
+    return dataset.assign_attrs(judge(evidence)._asdict())
+
+
+def _sampling_errors(opened: Merged) -> tuple[float, float]:
+    """Return what few draws of the batches leave of the weighted mean and sds of a refined merge.
+
+    Its draws have the moments that the gradients told. The batches' densities, which the weights
+    are made of, were moved by the moments of draws: by the errors of these the weights shift the
+    draws, though they are right. Without `refine`, the errors are those of the merge itself.
+    """
+    length, count = opened.sizes[1], opened.free.size
+    sizes = 0.0
+    for label in opened.labels:
+        own = np.flatnonzero(opened.owners == label)
+        rows = free_rows(opened, own, slice(None)).reshape(own.size, length, count)
+        sizes += float(np.median(stein.effective_sizes(rows)))
+    of_squares = opened.groups.get("swiss_diagnostics", {}).get("effective_size")
+    squares = sizes if of_squares is None else float(of_squares.sum())
+    return np.sqrt(count / sizes), np.sqrt(count / squares)
+
+
+def verdict_of(groups: containers.Groups) -> Verdict | None:
+    """Return the verdict of the certificate among the groups of a merged object, if there is one.
+
+    Raises
+    ------
+    ValueError
+        When the certificate was written before it had a status.
+    """
+    if "swiss_certificate" not in groups:
+        return None
+    attrs = groups["swiss_certificate"].attrs
+    if not all(name in attrs for name in Verdict._fields):
+        raise ValueError(
+            "the certificate is of an older version of arviz_swiss, which overlooked joint errors "
+            "of several parameters: it has no status. Call certify again."
+        )
+    return Verdict(*(str(attrs[name]) for name in Verdict._fields))
+
+
+def write_verdict(groups: containers.Groups) -> str:
+    """Return the verdict of the certificate in words, with k-hat; nothing if there is none."""
+    verdict = verdict_of(groups)
+    if verdict is None:
+        return ""
+    certificate = groups["swiss_certificate"]
+    left = certificate["log_weight"].size
+    weighed = int(certificate.get("weighed", left))
+    found = (
+        f"k-hat {float(certificate['khat']):.2f}, {float(certificate['effective_size']):.0f} "
+        f"effective of {weighed} weighed draws"
+    )
+    if left < weighed:
+        found += f", of which {left} were selected since"
+    remedy = f" {verdict.remedy[0].upper()}{verdict.remedy[1:]}." if verdict.remedy else ""
+    return f"{verdict.status} ({found}): {verdict.reason}.{remedy}"
+
+
+def certificate_verdict(merged: Any) -> str:
+    """Say in words what the certificate of a merged object means; how to get one, if it has none.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+
+    Returns
+    -------
+    str
+    """
+    return write_verdict(read_whole(merged, "posterior").groups) or (
+        "not certified: certify(merged, densities) weighs it against the full posterior."
+    )
+
+
+def _weigh(thinned: Thinned, found: Densities) -> Weighed:
+    mixture = weights.mixture_of(found.batches, thinned.owners)
+    ratios = found.full - mixture.log_density
+    if np.isfinite(ratios).any():
+        ratios -= logsumexp(ratios) - np.log(ratios.size)
+    by_batch = []
+    for position, own in enumerate(found.batches):
+        mine = thinned.owners == position
+        enough = mine.sum() >= FEWEST
+        # elsewhere both may be minus infinity
+        alone = found.full[mine] - own[mine]
+        by_batch.append(containers.pareto_smoothed(alone)[1] if enough else np.nan)
+    log_weights, khat = containers.pareto_smoothed(ratios)
+    error = weights.mixture_error(mixture, np.exp(log_weights))
+    return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
+
+
+def _edges(opened: Merged, thinned: Thinned, found: Densities) -> np.ndarray:
+    """Return which parameters have an edge that draws were moved over."""
+    by_batch = [
+        edges(thinned.original[label], own)
+        for label, own in zip(opened.labels, found.batches, strict=True)
+    ]
+    return np.any([edges(thinned.merged, found.full), *by_batch], axis=0)
+
+
+def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.ndarray) -> Provenance:
+    batches = []
+    for position, label in enumerate(opened.labels):
+        original = thinned.original[label]
+        mine = thinned.owners == position
+        shape = (-1, thinned.draws.size, original.shape[1])
+        batches.append(
+            Own(
+                label,
+                original[mine].reshape(shape),
+                found.scores[position].reshape(shape),
+                opened.maps["covariance"].isel(batch=position).values,
+            )
+        )
+    return examine(batches, ~edge)
+
+
+def _shifts(values: np.ndarray, log_weights: np.ndarray) -> Shifts:
+    equal = np.full(len(values), 1 / len(values))
+    mean, sd = weights.weighted_moments(values, np.exp(log_weights))
+    plain_mean, plain_sd = weights.weighted_moments(values, equal)
+    unit = np.where(plain_sd > 0, plain_sd, 1.0)
+    return Shifts(mean, sd, (mean - plain_mean) / unit, (sd - plain_sd) / unit)
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Return what the evidence says of the merge."""
+    if evidence.doubt:
+        return Verdict(NOT_CERTIFIED, evidence.doubt, DOUBT_REMEDY)
+    if evidence.overlap_error > NOTABLE:
+        return _not_overlapping(evidence)
+    if evidence.khat > USABLE_KHAT and len(evidence.bounded):
+        return Verdict(
+            NOT_CERTIFIED,
+            f"the merge moved draws out of the bounds of {', '.join(evidence.bounded)}",
+            "merge on an unbounded scale, with transforms= or model=",
+        )
+    moved = max(weights.beyond_noise(evidence.change)) >= NOTABLE
+    nearly_equal = evidence.effective > NEARLY_ALL * evidence.weighed
+    change = _written(evidence.change)
+    if evidence.khat > USABLE_KHAT and (moved or not nearly_equal):
+        more = "call refine, or merge" if _can_refine(evidence) else "merge"
+        return Verdict(
+            NOT_CERTIFIED,
+            "the merged posterior is not the full one, or its tails are too thin",
+            f"{more} fewer and larger batches",
+        )
+    if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
+        return _too_few(evidence)
+    if not moved and evidence.effective > ALL * evidence.weighed:
+        return Verdict(CERTIFIED, change, "")
+    if evidence.khat > USABLE_KHAT:
+        return Verdict(
+            USABLE,
+            f"{change}: so little that the draws are right but for their tails, which may be thin",
+            "trust no quantiles beyond 10% and 90%",
+        )
+    if not moved and (nearly_equal or evidence.khat < GOOD_KHAT):
+        return Verdict(CERTIFIED, change, "")
+    if evidence.undone:
+        remedy = "resample to use the weights, or merge fewer and larger batches"
+    else:
+        again = " again" if evidence.refined else ""
+        remedy = f"call refine{again}, or resample to use the weights"
+    return Verdict(USABLE, f"to be used with the weights only: {change}", remedy)
+
+
+def _can_refine(evidence: Evidence) -> bool:
+    return not (evidence.refined or evidence.undone)
+
+
+def _written(change: weights.Change) -> str:
+    return (
+        f"the weights move the mean by {change.shift:.2g} sds ({change.shift_error:.2g} by chance) "
+        f"and the sd of no direction by more than {_percent(change.stretch)} "
+        f"({_percent(change.stretch_error)} by chance)"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%" if share < 0.995 else f"{100 * share:.0f}%"
+
+
+def _not_overlapping(evidence: Evidence) -> Verdict:
+    if evidence.overlap_error > np.log(1000):
+        known = "is not known"
+    else:
+        known = f"is known up to a factor of {np.exp(evidence.overlap_error):.2g} only"
+    return Verdict(
+        NOT_CERTIFIED,
+        f"the batches barely overlap after the merge, so that how much each counts {known}",
+        "merge fewer and larger batches"
+        if evidence.method == "swiss"
+        else 'merge with method="swiss", which moves all batches to one place',
+    )
+
+
+def _too_few(evidence: Evidence) -> Verdict:
+    """Ask for as many draws as make the larger error half of what is notable, if there are so many.
+
+    Weights of many parameters vary by what few draws of a batch leave of its moments. What is the
+    batches' own error no more weighed draws would lower.
+    """
+    error = max(evidence.change.shift_error, evidence.change.stretch_error)
+    lowest = min(evidence.sampling_error, error, NOTABLE)
+    enough = evidence.draws + 1
+    if lowest < NOTABLE:
+        share = 4 * (error**2 - lowest**2) / (NOTABLE**2 - lowest**2)
+        enough = int(np.ceil(evidence.weighed * share / 100)) * 100
+    if enough <= evidence.draws:
+        few = "too few draws were weighed to tell"
+        more = f"weigh more draws: certify(merged, densities, draws={enough})"
+    else:
+        few = "too few draws to tell"
+        more = f"sample longer: {evidence.draws} merged draws are too few for so many parameters"
+    return Verdict(
+        NOT_CERTIFIED,
+        f"{_written(evidence.change)}: {few}",
+        f"call refine, or {more}" if _can_refine(evidence) else more,
+    )

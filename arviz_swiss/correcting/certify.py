@@ -1,0 +1,242 @@
+"""certify(): weigh merged draws against the full posterior."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base import gaussian
+from arviz_swiss.base.linalg import AffineMap, invert
+from arviz_swiss.base.seeds import generator
+from arviz_swiss.correcting.belonging import check_rows
+from arviz_swiss.correcting.certificate import (
+    CERTIFIED,
+    FEWEST,
+    Thinned,
+    build_certificate,
+    write_verdict,
+)
+from arviz_swiss.correcting.densities import (
+    evaluating,
+    is_model,
+    log_densities,
+    match_densities,
+)
+from arviz_swiss.correcting.refine import space_for_models
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.merged import Merged, check_shared, free_rows, open_merged
+from arviz_swiss.parallel.progress import progress
+
+
+def certify(
+    merged: Any,
+    densities: Sequence[Any] | Mapping[str, Any],
+    *,
+    draws: int = 1000,
+    executor: Any = None,
+    random_seed: int | np.random.Generator | None = None,
+    group: str = "posterior",
+    progressbar: bool = True,
+) -> Any:
+    r"""Say how far a merge can be trusted: weigh its draws against the full posterior.
+
+    Merged draws come from the batches' densities through known maps, so their importance weights
+    need no estimate of a density. Weights of little variation certify the merge, and correct what
+    error it has; Pareto's k-hat tells.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` or `refine` returned it, by a method that moves the batches' draws.
+    densities : sequence, or mapping of batch label to density
+        As `refine` takes them.
+    draws : int, default 1000
+        About how many merged draws to weigh, spread evenly over all chains.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        As in `refine`.
+    random_seed : int or Generator, optional
+        Seed of the choice of draws.
+    group : str, default "posterior"
+    progressbar : bool, default True
+        Show progress, if tqdm is installed.
+
+    Returns
+    -------
+    InferenceData or DataTree
+        With a new group `swiss_certificate`: `log_weight` of the draws that were weighed, `khat` of
+        all and `batch_khat` by batch (NaN where a batch has fewer than 25 of the draws),
+        `batch_offset`, `batch_width`, `effective_size`, weighted `mean` and `sd`, `mean_shift` and
+        `sd_shift` from the unweighted, in sds; `mahalanobis_shift` and `covariance_change`, the
+        same in the direction where they are largest, in the space of the merge, with their Monte
+        Carlo errors `mahalanobis_error` and `covariance_error`; `overlap_error`, of the log weights
+        where batches barely overlap. Its attribute `status` is "certified", "usable" or "not
+        certified", `reason` and `remedy` say why and what to do; `report` writes them out.
+
+        Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
+        direction by more than 20%, beyond Monte Carlo error, and k-hat is below .5, or below .7
+        where over 90% of the draws are effective. Otherwise they are usable with the weights
+        (`resample`) up to a k-hat of .7, and not certified above. Nor are they where a batch's
+        draws do not come from its density at the powers that `merge` was told, where the batches
+        do not overlap, or where too few draws were weighed to tell.
+
+    Raises
+    ------
+    ValueError
+        When draws were newly made (their density is not known), the batches have latent variables
+        of their own, their priors differ, a density is not finite or of other rows than its
+        batch's, or several batches have the same one.
+    TypeError
+        When a density lacks methods.
+
+    Warns
+    -----
+    MergeWarning
+        When the draws are not certified, or only usable with the weights.
+
+    See Also
+    --------
+    resample : unweighted draws by these weights
+
+    Notes
+    -----
+    Batch b's draws x come from :math:`\pi_b \propto p^{a_b} f_b^{p_b}`, with prior p and likelihood
+    :math:`f_b`, and go to :math:`y = T_b(x)`. All merged draws together are a sample of the mixture
+    of the batches' mapped densities, and have weights
+
+    .. math:: w(y) = p(y) \prod_b f_b(y) / \sum_b n_b \, \pi_b(T_b^{-1} y) / Z_b.
+
+    The constants :math:`Z_b`, which hold the maps' determinants too, follow from the draws [2]_.
+    A few batches of another shape than the full posterior do no harm to these weights, where others
+    cover it; `batch_khat` shows them. The weights see only where draws are: if all batches missed
+    the same part of the posterior, they cannot tell.
+
+    That a batch's draws come from :math:`\pi_b` is tested too, by its score :math:`s_b`:
+
+    .. math:: E[s_b] = 0, \quad E[(x - c)' s_b] = -d
+
+    for d parameters and any fixed c. `batch_offset` says how many sds off the draws are by the
+    first, `batch_width` how many times too wide by the second: another than 1 if `merge` was told
+    the wrong kind or powers. Errors are by the effective size of each series. Parameters with an
+    edge, where points fell outside, are left out, since neither holds for them.
+
+    References
+    ----------
+    .. [1] Vehtari, Simpson, Gelman, Yao & Gabry (2024), Pareto smoothed importance sampling,
+       Journal of Machine Learning Research 25. https://doi.org/10.48550/arXiv.1507.02646
+    .. [2] Shirts & Chodera (2008), Statistically optimal analysis of samples from multiple
+       equilibrium states, Journal of Chemical Physics 129. https://doi.org/10.1063/1.2978177
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> class Known:
+    ...     def __init__(self, centre):
+    ...         self.centre = centre
+    ...     def log_prior(self, x):
+    ...         return np.zeros(len(x))
+    ...     def log_likelihood(self, x):
+    ...         return -0.5 * (x[:, 0] - self.centre) ** 2
+    ...     def grad_log_prior(self, x):
+    ...         return np.zeros_like(x)
+    ...     def grad_log_likelihood(self, x):
+    ...         return self.centre - x
+    >>> rng = np.random.default_rng(1)
+    >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
+    >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
+    >>> merged = az_swiss.merge(batches, kind="inflated")
+    >>> certified = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
+    >>> certified["swiss_certificate"].attrs["status"]
+    'certified'
+    """
+    opened = open_merged(merged, group)
+    check_shared(opened)
+    _check_moved(opened)
+    _check_all_batches(opened)
+    if not isinstance(draws, int | np.integer) or draws < FEWEST:
+        raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
+    matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
+    rng = generator(random_seed)
+    thinned = _thin(opened, draws, rng)
+    powers = {
+        label: (float(one["power"]), float(one["prior_power"]))
+        for label, one in zip(opened.labels, _batches(opened), strict=True)
+    }
+    _check_potentials(matched, powers)
+    check_rows(matched, opened)
+    with (
+        progress(len(matched), "Certifying", progressbar) as advance,
+        evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
+    ):
+        found = log_densities(
+            evaluate, opened.labels, thinned.merged, thinned.original, thinned.owners, powers
+        )
+    _check_own(opened.labels, found.batches, thinned.owners)
+    certificate = build_certificate(opened, thinned, found, rng)
+    groups = {**containers.read(merged, group).groups, "swiss_certificate": certificate}
+    if certificate.attrs["status"] != CERTIFIED:
+        warnings.warn(write_verdict(groups), MergeWarning, stacklevel=2)
+    return containers.build(groups, opened.container, containers.root_attrs(merged))
+
+
+def _check_moved(opened: Merged) -> None:
+    if "scale" in opened.maps:
+        return
+    method = opened.draws.attrs.get("swiss_method", "unknown")
+    raise ValueError(
+        f'merged with method "{method}", whose draws were newly made from those of all batches: '
+        'their density is not known, so they cannot be certified. Merge with method="swiss".'
+    )
+
+
+def _check_all_batches(opened: Merged) -> None:
+    if gone := [label for label in opened.labels if label not in opened.owners]:
+        raise ValueError(
+            f"no chain of batch {', '.join(gone)} is left. Certify the merged object first, and "
+            "select chains afterwards."
+        )
+
+
+def _batches(opened: Merged) -> list[xr.Dataset]:
+    return [opened.maps.isel(batch=position) for position in range(len(opened.labels))]
+
+
+def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
+    """Choose the same draws of every chain, and move them back to where they came from."""
+    chains, length = opened.sizes
+    positions = gaussian.spread_evenly(length, -(-draws // chains), rng)
+    merged = free_rows(opened, slice(None), positions)
+    places = [opened.labels.index(owner) for owner in opened.owners]
+    original = {}
+    for label, one in zip(opened.labels, _batches(opened), strict=True):
+        affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
+        back = invert(affine, np.sqrt(np.diag(one["pooled_covariance"].values)))
+        original[label] = (merged - back.source) @ back.scale.T + back.target
+    owners = np.repeat(places, positions.size)
+    return Thinned(positions, owners, merged, original)
+
+
+def _check_potentials(
+    densities: Mapping[str, Any], powers: Mapping[str, tuple[float, float]]
+) -> None:
+    """Refuse PyMC models with Potentials, which count with the prior, if that was tempered."""
+    for label, density in densities.items():
+        if is_model(density) and density.potentials and powers[label][1] != 1:
+            names = ", ".join(potential.name for potential in density.potentials)
+            raise ValueError(
+                f'batch "{label}": Potentials {names} count with the prior, which was raised to '
+                f"the power {powers[label][1]:.4g}, and they were not. What the batch was sampled "
+                "from is not known, so the merge cannot be certified. Write them as variables."
+            )
+
+
+def _check_own(labels: Sequence[str], batches: np.ndarray, owners: np.ndarray) -> None:
+    for position, label in enumerate(labels):
+        if not np.isfinite(batches[position, owners == position]).all():
+            raise ValueError(
+                f'batch "{label}": some of its own draws have no density. The density given is not '
+                "the one that the batch was sampled from."
+            )

@@ -1,0 +1,219 @@
+"""resample(): unweighted draws by the weights of a certificate."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base import weights
+from arviz_swiss.base.seeds import generator
+from arviz_swiss.correcting.certificate import CERTIFIED, NOT_CERTIFIED, verdict_of, write_verdict
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.merged import MERGED, read_whole
+
+CHAINS = 4
+# Their draws are their own, whatever the posterior's weights.
+PRIOR_GROUPS = ("prior", "prior_predictive", "sample_stats_prior", "unconstrained_prior")
+
+
+def resample(
+    merged: Any,
+    *,
+    draws: int | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    group: str = "posterior",
+) -> Any:
+    """Return unweighted draws by the weights of a certificate: an ordinary posterior.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `certify` returned it.
+    draws : int, optional
+        How many to return; by default about as many as were weighed. More than are effective
+        repeat one another.
+    random_seed : int or Generator, optional
+    group : str, default "posterior"
+
+    Returns
+    -------
+    InferenceData or DataTree
+        The draws that were weighed, each as often as its weight says, in random order and in 4
+        chains (fewer, if 4 do not divide `draws`). Groups of the same draws, such as
+        `posterior_predictive` and `log_likelihood`, go with them; data and the prior's draws are
+        kept as they are. It is not a merged object any more.
+
+    Raises
+    ------
+    ValueError
+        When `merged` is no merged object or has no certificate, when draws that were weighed are
+        not there any more, or when `draws` is not a positive integer.
+    TypeError
+        When `merged` is neither a container nor a file.
+
+    Warns
+    -----
+    MergeWarning
+        When the merge was not certified: its weights cannot mend it. When fewer draws were weighed
+        than the merge has: the others are lost, and the error by chance grows. When a group has
+        draws of its own and is left out.
+
+    See Also
+    --------
+    certify
+
+    Notes
+    -----
+    Only what `certify` weighed can be drawn: ask it for more draws if you need more. The mean of
+    d parameters from n effective draws is off by about sqrt(d / n) sds (Mahalanobis).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> class Known:
+    ...     def __init__(self, centre):
+    ...         self.centre = centre
+    ...     def log_prior(self, x):
+    ...         return np.zeros(len(x))
+    ...     def log_likelihood(self, x):
+    ...         return -0.5 * (x[:, 0] - self.centre) ** 2
+    ...     def grad_log_prior(self, x):
+    ...         return np.zeros_like(x)
+    ...     def grad_log_likelihood(self, x):
+    ...         return self.centre - x
+    >>> rng = np.random.default_rng(1)
+    >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
+    >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
+    >>> merged = az_swiss.merge(batches, kind="inflated")
+    >>> weighed = az_swiss.certify(merged, densities, draws=4000, progressbar=False)
+    >>> dict(az_swiss.resample(weighed, draws=1000, random_seed=1)["posterior"].sizes)
+    {'chain': 4, 'draw': 250}
+    """
+    contents = read_whole(merged, group)
+    groups = contents.groups
+    certificate = _certificate_of(groups)
+    chains_returned, length = _shape(draws, certificate["log_weight"].size)
+    kept, picked, lost = _split(groups, group)
+    if told := _losses(groups, group, chains_returned * length, lost):
+        warnings.warn(told, MergeWarning, stacklevel=2)
+    shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
+    rng = generator(random_seed)
+    chosen = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)
+    rows, columns = np.divmod(chosen, shares.shape[1])
+    _check_there(groups[group], certificate)
+    places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
+    drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
+    drawn[group].attrs["swiss_resampled"] = write_verdict(groups)
+    return containers.build(
+        drawn | {name: groups[name] for name in kept}, contents.kind or containers.native_kind()
+    )
+
+
+def _certificate_of(groups: containers.Groups) -> xr.Dataset:
+    if "swiss_transform" not in groups:
+        raise ValueError(
+            f"not a merged object: it has no group swiss_transform. Pass {MERGED}, after certify."
+        )
+    if "swiss_certificate" not in groups:
+        raise ValueError(
+            "there is no certificate to take weights from: call certify first, and after every "
+            f"refine. The groups are: {', '.join(groups) or 'none'}."
+        )
+    return groups["swiss_certificate"]
+
+
+def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
+    """Return how many chains of how many draws to make."""
+    if draws is None:
+        return CHAINS, weighed // CHAINS
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise ValueError(f"draws must be an integer of at least 1, got {draws!r}.")
+    chains = next(count for count in range(CHAINS, 0, -1) if draws % count == 0)
+    return chains, int(draws) // chains
+
+
+def _split(groups: containers.Groups, group: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the groups to keep as they are, to pick draws from, and to leave out."""
+    kept, picked, lost = [], [], []
+    for name, dataset in groups.items():
+        if name.startswith("swiss_"):
+            continue
+        if name in PRIOR_GROUPS or not {*containers.SAMPLE_DIMS} & {*dataset.dims}:
+            kept.append(name)
+        elif _has_draws_of(groups[group], dataset):
+            picked.append(name)
+        else:
+            lost.append(name)
+    return kept, picked, lost
+
+
+def _has_draws_of(posterior: xr.Dataset, dataset: xr.Dataset) -> bool:
+    return all(
+        dim in dataset.dims
+        and dataset.get_index(dim).symmetric_difference(posterior.get_index(dim)).empty
+        for dim in containers.SAMPLE_DIMS
+    )
+
+
+def _losses(groups: containers.Groups, group: str, returned: int, lost: list[str]) -> str:
+    """Say what is lost by taking the weighed draws for the merged ones; nothing if nothing is."""
+    certificate, status = groups["swiss_certificate"], verdict_of(groups).status
+    told = []
+    if status == NOT_CERTIFIED:
+        told.append(f"{write_verdict(groups)} Draws by its weights are not to be trusted either.")
+    weighed = certificate["log_weight"].size
+    merged = groups[group].sizes["chain"] * groups[group].sizes["draw"]
+    if weighed < merged:
+        effective = min(float(certificate["effective_size"]), returned)
+        error = np.sqrt(groups["swiss_transform"].sizes["parameter"] / effective)
+        told.append(
+            f"only {weighed} of {merged} merged draws were weighed, and the others are lost: what "
+            f"is returned is worth {effective:.0f} independent draws, whose mean is off by "
+            f"{error:.2g} sds (Mahalanobis) by chance."
+        )
+        if status == CERTIFIED:
+            told.append("The merge is certified as it is: use all its draws, without the weights.")
+        else:
+            told.append(f"certify(merged, densities, draws={merged}) weighs all.")
+    if lost:
+        told.append(
+            f"{', '.join(lost)} cannot go with the draws, having other chains or draws than "
+            f"{group}: left out. Compute them again from what is returned."
+        )
+    return " ".join(told)
+
+
+def _check_there(posterior: xr.Dataset, certificate: xr.Dataset) -> None:
+    for dim in containers.SAMPLE_DIMS:
+        if not certificate.get_index(dim).isin(posterior.get_index(dim)).all():
+            raise ValueError(
+                f"draws that the certificate weighs are not there any more: their {dim} was left "
+                "out. Certify again after selecting draws, or resample before it."
+            )
+
+
+def _picked(
+    dataset: xr.Dataset, chains: np.ndarray, draws: np.ndarray, chains_returned: int
+) -> xr.Dataset:
+    """Return single draws of a dataset, in random order, as chains of their own."""
+    along = "swiss_resampled"
+    one = dataset.sel(
+        chain=xr.DataArray(np.asarray(chains), dims=along),
+        draw=xr.DataArray(np.asarray(draws), dims=along),
+    ).drop_vars(["chain", "draw", "batch"], errors="ignore")
+    length = len(draws) // chains_returned
+    arrays = {}
+    for name, array in one.data_vars.items():
+        if along not in array.dims:
+            arrays[name] = array
+            continue
+        ordered = array.transpose(along, ...)
+        values = ordered.values.reshape(chains_returned, length, *ordered.shape[1:])
+        arrays[name] = ((*containers.SAMPLE_DIMS, *ordered.dims[1:]), values, array.attrs)
+    coords = {name: coord for name, coord in one.coords.items() if along not in coord.dims}
+    coords |= {"chain": np.arange(chains_returned), "draw": np.arange(length)}
+    attrs = {name: value for name, value in dataset.attrs.items() if not name.startswith("swiss_")}
+    return xr.Dataset(arrays, coords=coords, attrs=attrs)

@@ -1,0 +1,1 @@
+"""ArviZ's containers and named variables: the one room that knows ArviZ."""

@@ -1,0 +1,195 @@
+"""Every group, variable and attribute by which batches and merged objects speak, named once.
+
+The constants are what the rest of the package writes; `GROUPS`, `VARIABLES` and `ATTRIBUTES` say what
+each of them means, and the page "what is in the result" is made from them.
+"""
+
+# Groups of a merged object.
+POSTERIOR = "posterior"
+SAMPLE_STATS = "sample_stats"
+OBSERVED_DATA = "observed_data"
+CONSTANT_DATA = "constant_data"
+TRANSFORM = "swiss_transform"
+DIAGNOSTICS = "swiss_diagnostics"
+LOCAL_MAPS = "swiss_local"
+CERTIFICATE = "swiss_certificate"
+UNCONSTRAINED = "unconstrained_"
+# Begins every name of ours.
+PREFIX = "swiss_"
+
+# Attributes of a batch's draws, by which `merge` knows what it was sampled from.
+BATCH = "swiss_batch"
+SIZE = "swiss_size"
+KIND = "swiss_kind"
+POWER = "swiss_power"
+PRIOR_POWER = "swiss_prior_power"
+LOCAL = "swiss_local"
+TRANSFORMED = "swiss_transformed"
+UNTRANSFORMED = "swiss_untransformed"
+RANDOM_SEED = "swiss_random_seed"
+PARTITION = "swiss_partition"
+SETTINGS = "swiss_settings"
+VERSION = "swiss_version"
+PYMC_VERSION = "swiss_pymc_version"
+SAMPLED_VARIABLES = "sampled_variables"
+
+# Attributes of merged draws.
+METHOD = "swiss_method"
+TRANSFORMS = "swiss_transforms"
+SPACE = "swiss_space"
+RESCALED = "swiss_rescaled"
+LEFT_OUT = "swiss_left_out"
+UNORDERED = "swiss_unordered"
+DROPPED = "swiss_dropped"
+STANDS_FOR = "swiss_stands_for"
+RESAMPLED = "swiss_resampled"
+
+# Attributes of `swiss_transform` and of `swiss_local`.
+COVARIANCE_ESTIMATOR = "swiss_covariance"
+KIND_FROM = "swiss_kind_from"
+REFINE_FLAG = "swiss_refine_flag"
+REFINE_DOUBT = "swiss_refine_doubt"
+REFINE_REMEDY = "swiss_refine_remedy"
+THROUGH = "swiss_through"
+
+# Attributes of `swiss_certificate`.
+STATUS = "status"
+REASON = "reason"
+REMEDY = "remedy"
+
+# Dimensions of `swiss_transform` along which it holds the labels of all elements that were merged.
+ELEMENT = "swiss_element"
+UNCONSTRAINED_ELEMENT = "swiss_unconstrained_element"
+
+# What belongs to one batch, which a merged object does not inherit from the first.
+BATCH_ATTRS = (BATCH, SIZE, POWER, PRIOR_POWER, SETTINGS, VERSION, PYMC_VERSION)
+# What a merge says of itself, which neither its batches nor a merge of merged ones inherit.
+MERGE_ATTRS = (
+    METHOD,
+    TRANSFORMS,
+    SPACE,
+    RESCALED,
+    LEFT_OUT,
+    UNORDERED,
+    DROPPED,
+    STANDS_FOR,
+    RESAMPLED,
+)
+REFINE_ATTRS = (REFINE_FLAG, REFINE_DOUBT, REFINE_REMEDY)
+
+
+def unconstrained(group: str) -> str:
+    """Return the group that holds transformed variables of `group` in the space of the merge."""
+    return f"{UNCONSTRAINED}{group}"
+
+
+def owner_coord(dim: str) -> str:
+    """Return the coordinate that tells the batch of each element along `dim`."""
+    return f"batch_{dim}"
+
+
+GROUPS = {
+    POSTERIOR: (
+        "Merged draws, chains of all batches end to end; the coordinate `batch` on `chain` tells "
+        "each chain's batch. Newly made draws have no `batch`."
+    ),
+    UNCONSTRAINED + POSTERIOR: "Transformed variables in the space of the merge, by their own names.",
+    SAMPLE_STATS: "The samplers' statistics that all batches have, but for those of moved draws.",
+    OBSERVED_DATA: "The batches' data joined, where their rows have labels.",
+    CONSTANT_DATA: "Likewise.",
+    TRANSFORM: "What was done to each batch, enough to undo it, and what `refine` did since.",
+    DIAGNOSTICS: "What the batches' moments tell about the merge.",
+    LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
+    CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
+}
+
+ATTRIBUTES = {
+    POSTERIOR: {
+        METHOD: "How the batches were merged.",
+        KIND: "What the batches were sampled from: inflated, fractionated or full_prior.",
+        SPACE: 'Where variables were merged: "model" or "transforms".',
+        TRANSFORMS: "The transforms of the merge by variable, as JSON.",
+        RESCALED: "From which kind to which the draws were rescaled for the method.",
+        LOCAL: "Variables that each batch has its own of, with commas.",
+        LEFT_OUT: "What of the batches is not in the merged object.",
+        UNORDERED: "Dimensions whose order in the full data is not known.",
+        DROPPED: "Batches that were left out.",
+        STANDS_FOR: "What the merged posterior stands for after that.",
+        RANDOM_SEED: "Seed of the partition, as text.",
+        PARTITION: "Fingerprint of the rows of all batches.",
+        RESAMPLED: "The verdict under which `resample` drew.",
+    },
+    TRANSFORM: {
+        COVARIANCE_ESTIMATOR: "How the batches' covariances were estimated.",
+        KIND_FROM: "Where the kind was read: argument, attributes, powers or guess.",
+        REFINE_FLAG: "A word for what speaks against the last rounds of `refine`, if anything does.",
+        REFINE_DOUBT: "The same as a sentence.",
+        REFINE_REMEDY: "What to do about it.",
+    },
+    CERTIFICATE: {
+        STATUS: '"certified", "usable" or "not certified".',
+        REASON: "Why.",
+        REMEDY: "What to do, if anything.",
+    },
+}
+
+VARIABLES = {
+    TRANSFORM: {
+        "mean": "Mean of the batch's draws.",
+        "covariance": "Their covariance.",
+        "power": "Power of the batch's likelihood.",
+        "prior_power": "Power of the prior in the batch.",
+        "draws": "Number of the batch's draws.",
+        "size": "Number of the batch's rows, where known.",
+        "observed_summary": "Count, mean and sd of the batch's observed values.",
+        "stands_for": "Rows that the merged posterior stands for over rows that it has seen.",
+        "pooled_mean": "Mean of the merged posterior.",
+        "pooled_covariance": "Its covariance.",
+        "scale": "Matrix of the batch's map: draw -> scale (draw - mean) + target.",
+        "target": "Where the map sends the batch's mean.",
+        "round_mean": "Mean after each round of `refine`; round 0 is the merge.",
+        "round_covariance": "Covariance after each round.",
+        "step": "How far the round moved the mean, in posterior sds.",
+        "step_error": "Monte Carlo error of that.",
+        "eigenvalue_range": "Range of the new precision's eigenvalues seen from the old.",
+        "taken": "Whether the round moved the draws: one that led away was undone.",
+    },
+    DIAGNOSTICS: {
+        "q": "heterogeneity of the batch means, chi-squared under a random partition",
+        "q_fair": "q, allowing for the bias of few draws",
+        "q_df": "degrees of freedom of q",
+        "q_pvalue": "p-value of q, allowing for the bias of few draws",
+        "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
+        "expected_error": "order of the merged mean's error in posterior sds (Mahalanobis), inflated",
+        "prior_error": "order of the merged mean's error in posterior sds that the prior's shape makes",
+        "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
+        "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
+        "shift": "batch mean minus merged mean, in merged sds",
+        "sd_ratio": "batch sd over merged sd",
+        "displacement": "mean squared distance that the map moves whitened centred draws",
+        "eigenvalue_min": "smallest eigenvalue of the map",
+        "eigenvalue_max": "largest eigenvalue of the map",
+        "influence": "Mahalanobis distance that the merged mean moves if the batch is left out",
+        "effective_size": "effective size of the squared draws (estimated)",
+        "precision_bias": "share by which few draws make the batch's sds too small in the pooling",
+    },
+    CERTIFICATE: {
+        "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
+        "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
+        "khat": "Pareto k-hat of all draws' weights",
+        "batch_khat": "Pareto k-hat of each batch's draws against the full posterior, on their own",
+        "batch_offset": "about how many sds a batch's draws are off the density given for it",
+        "batch_width": "about how many times as wide a batch's draws are as the density given for it",
+        "effective_size": "equally weighted draws that the weighted draws are worth",
+        "mean": "weighted posterior mean",
+        "sd": "weighted posterior standard deviation",
+        "mean_shift": "weighted minus unweighted mean, in unweighted sds",
+        "sd_shift": "weighted minus unweighted sd, in unweighted sds",
+        "mahalanobis_shift": "Mahalanobis length of the weighted minus the unweighted mean",
+        "mahalanobis_error": "root mean square of that length by Monte Carlo error alone",
+        "weighed": "number of draws that were weighed",
+        "covariance_change": "largest relative change of an sd by the weights, in any direction",
+        "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
+        "overlap_error": "error of the log weights from how little the batches overlap",
+    },
+}

@@ -1,0 +1,1 @@
+"""From batches to one merged object, and back."""

@@ -1,0 +1,175 @@
+"""Variables that belong to one batch alone, such as the random effects of its groups: which, where.
+
+`local_draws` moves them and puts those of all batches side by side.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from arviz_swiss.data import transforms
+from arviz_swiss.merging.batches import Batch, Matched, is_missing_values, own_dims
+from arviz_swiss.merging.space import Arrays, TransformSpace, check_only_none
+
+
+class LocalSpace(Protocol):
+    """What moving local variables asks of a space; all arrays are (chain, draw, ...), by name."""
+
+    name: str
+    transforms: dict[str, Any]
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the transformed ones of all variables of a batch in unconstrained space."""
+
+    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+        """Return the transformed ones on their own scale."""
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return what can be computed from all variables of a batch."""
+
+    def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
+        """Return, of pairs of a variable and a deterministic that is a line in it, the slopes."""
+
+    def through(self, deterministics: Mapping[str, str]) -> "LocalSpace":
+        """Return a space in which these variables are moved as deterministics of them."""
+
+
+class LocalTransforms:
+    """Each local variable through the transform that the user chose."""
+
+    name = "transforms"
+
+    def __init__(self, choices: Mapping[str, Any]):
+        self._space = TransformSpace(choices, list(choices))
+        self.transforms = self._space.transforms
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+        return transforms.describe(self.transforms)
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the transformed variables in unconstrained space."""
+        return self._space.forward({name: arrays[name] for name in self.transforms})
+
+    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+        """Return the transformed variables on their own scale."""
+        return self._space.backward({name: images[name] for name in self.transforms})
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return nothing: there is no model to compute by."""
+        return {}
+
+    def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
+        """Return nothing: there is no model that has lines."""
+        return {}
+
+    def through(self, deterministics: Mapping[str, str]) -> "LocalTransforms":
+        """Return the space itself."""
+        return self
+
+
+def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
+    """Return, of local variables, the dimension along which batches stand side by side.
+
+    It is the one whose labels differ between batches; where all have the same labels (default
+    0, 1, ... for as many groups), the first with default ones. A variable without dimensions of
+    its own, or with several that differ, has no such place and is not among the result; nor are
+    missing values of observed data, which have no labels and are drawn anew by predictions.
+    Deterministics that have the dimension of a local variable are local; or one of its length, if
+    lengths differ between batches or the model says that the deterministic depends on local
+    variables.
+    """
+    batches, found = matched.batches, {}
+    shared_dims = {dim for variable in matched.layout.variables for dim in variable.dims}
+    for name in matched.local:
+        if any(name not in batch.draws for batch in batches) or is_missing_values(batches, name):
+            continue
+        own = own_dims(batches[0], name)
+        if any(set(own_dims(batch, name)) != set(own) for batch in batches):
+            continue
+        differing = [dim for dim in own if not _same_index(batches, name, dim)]
+        dims = differing or [dim for dim in own if dim not in shared_dims]
+        if dims and len(differing) < 2:
+            found[name] = min(dims, key=lambda dim: not _has_default_labels(batches[0], dim))
+    if not found:
+        return {}
+    depending = _depending(model, matched.local)
+    for name in matched.deterministic:
+        if all(_is_real(batch, name) for batch in batches):
+            dim = _dim_of_deterministic(batches, name, found, name in depending)
+            if dim is not None and dim not in shared_dims:
+                found[name] = dim
+    return found
+
+
+def find_local_space(
+    matched: Matched, local: Mapping[str, str], choices: Mapping[str, Any], model: Any
+) -> LocalSpace:
+    """Return the space in which local variables are moved: the model's, or by the transforms."""
+    if model is None:
+        return LocalTransforms(choices)
+    check_only_none(choices)
+    from arviz_swiss.pymc.batch_space import BatchSpace
+
+    first = matched.batches[0]
+    axes = {
+        name: own_dims(first, name).index(dim)
+        for name, dim in local.items()
+        if name in matched.local
+    }
+    return BatchSpace(
+        model,
+        axes,
+        matched.layout.names,
+        untransformed=list(choices),
+        deterministics=[name for name in local if name not in axes],
+    )
+
+
+def _depending(model: Any, names: Sequence[str]) -> Collection[str]:
+    if model is None:
+        return ()
+    from arviz_swiss.pymc.batch_space import depending
+
+    return depending(model, names)
+
+
+def _same_index(batches: Sequence[Batch], name: str, dim: str) -> bool:
+    first, *others = (batch.draws[name].get_index(dim) for batch in batches)
+    return all(first.equals(other) for other in others)
+
+
+def _has_default_labels(batch: Batch, dim: str) -> bool:
+    return batch.draws.get_index(dim).equals(pd.RangeIndex(batch.draws.sizes[dim]))
+
+
+def _is_real(batch: Batch, name: str) -> bool:
+    values = batch.draws.variables.get(name)
+    return values is not None and values.dtype.kind == "f" and np.isfinite(values.values).all()
+
+
+def _dim_of_deterministic(
+    batches: Sequence[Batch], name: str, local: Mapping[str, str], depends: bool
+) -> str | None:
+    """Return the dimension along which a deterministic goes with local variables."""
+    own = own_dims(batches[0], name)
+    if any(own_dims(batch, name) != own for batch in batches):
+        return None
+    lengths = [
+        [batch.draws[one].sizes[dim] for batch in batches]
+        for one, dim in local.items()
+        if one in batches[0].draws
+    ]
+    for dim in own:
+        if any(other != dim and not _same_index(batches, name, other) for other in own):
+            continue
+        here = [batch.draws[name].sizes[dim] for batch in batches]
+        alike = here in lengths and (depends or len(set(here)) > 1)
+        if dim in local.values() or alike:
+            return dim
+    return None

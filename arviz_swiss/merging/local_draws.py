@@ -1,0 +1,440 @@
+"""Draws of local variables: those of all batches side by side, for every merged draw.
+
+They are not merged but follow the shared parameters. A merged draw theta' takes batch b's local
+part z from draw j of that batch, in unconstrained space, and moves it by the linear regression of
+local on shared draws, ``z_j + G_b (theta' - theta_j)``. For Gaussian sub-posteriors that is exact:
+z given theta depends on the batch's own data only, so its conditional distribution is the same in
+the full posterior. Where theta' is draw j of batch b itself, moved, the pair stays together.
+
+Effects such as ``e = mu + tau z`` are moved as e or as z, whichever is more nearly Gaussian with
+the mean linear in theta: e where the data tell it, z where they do not.
+"""
+
+import json
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from arviz_swiss.base.moments import Moments
+from arviz_swiss.data import containers
+from arviz_swiss.data.layout import as_rows, gather_all
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.batches import Batch, Matched, load_arrays, own_dims
+from arviz_swiss.merging.checks import check_finite
+from arviz_swiss.merging.draws import Draws
+from arviz_swiss.merging.joining import order_of
+from arviz_swiss.merging.local import LocalSpace
+from arviz_swiss.merging.space import TRIED, Arrays
+from arviz_swiss.merging.summaries import Frame, unconstrained
+
+# Where a deterministic fits no better than this, nothing is gained by moving it instead.
+LEAST_GAIN = 1e-6
+
+
+def owner_coord(dim: str) -> str:
+    """Return the name of the coordinate that tells the batch of each element along `dim`."""
+    return f"batch_{dim}"
+
+
+class Side(NamedTuple):
+    """A dimension along which the elements of all batches stand side by side.
+
+    All arrays have one entry an element, batches end to end: the batches' own labels, unique ones,
+    the elements' batches, and their places in the result.
+    """
+
+    own_labels: np.ndarray
+    labels: np.ndarray
+    owners: np.ndarray
+    places: np.ndarray
+    is_relabelled: bool
+    is_ordered: bool
+
+    def places_of(self, label: str) -> np.ndarray:
+        """Return the places of one batch's elements."""
+        return self.places[self.owners == label]
+
+
+class LocalDraws(NamedTuple):
+    """Local variables of all batches, what undoes their moves, and dimensions of unknown order."""
+
+    posterior: xr.Dataset
+    maps: xr.Dataset
+    unordered: list[str]
+
+
+def move_local(
+    matched: Matched,
+    local: Mapping[str, str],
+    space: LocalSpace,
+    frame: Frame,
+    moments: Sequence[Moments],
+    draws: Draws,
+    coords: Mapping[str, Sequence[Any] | None],
+) -> LocalDraws:
+    """Return all batches' local variables, side by side, for every merged draw.
+
+    A merged chain takes, of every batch, the chain of the same number within the batch, counted
+    round. Labels that repeat between batches are prefixed by the batch's label.
+
+    Parameters
+    ----------
+    local : mapping of variable name to dimension
+        As `find_local` returns it.
+    draws : Draws
+        The merged draws of the shared variables.
+    coords : mapping of dimension to labels
+        The model's, which give the order of the elements if they hold all labels.
+    """
+    batches = matched.batches
+    sides = _sides(matched, local, coords)
+    computed = _computed(batches, list(local), space, frame)
+    through = _better_lines(batches, moments, local, computed, space, frame)
+    space = space.through(through)
+    target = _free_rows({**draws.constrained, **draws.unconstrained}, frame)
+    within = _numbers_within_batches(batches, target.shape[0], draws.owners is not None)
+    out: Arrays = {}
+    regressions: dict[str, list[np.ndarray]] = {n: [] for n in local if n not in computed}
+    for batch, own in zip(batches, moments, strict=True):
+        images = _images(batch, _load(batch, batches[0], local), computed, space, frame)
+        source = _free_rows(unconstrained(batch, frame), frame)
+        chains = within % batch.sizes[0]
+        step = target - source[chains, : draws.length]
+        moved = {}
+        for name, image in images.items():
+            regression = _regression(image, source, own)
+            moved[name] = image[chains, : draws.length] + _change(step, regression, image.shape)
+            regressions[name].append(regression)
+        moved |= space.backward(moved, draws.constrained)
+        moved |= {
+            name: values
+            for name, values in space.deterministics(draws.constrained | moved).items()
+            if name in computed
+        }
+        for name, dim in local.items():
+            axis = 2 + own_dims(batches[0], name).index(dim)
+            if name not in out:
+                out[name] = _empty(batches, name, moved[name].shape, axis, sides[dim].places.size)
+            places = sides[dim].places_of(batch.label)
+            out[name][(slice(None),) * axis + (places,)] = moved[name]
+    return LocalDraws(
+        _pack_posterior(batches, local, sides, out),
+        _pack_maps(batches, local, sides, regressions, frame).assign_attrs(
+            swiss_space=space.name,
+            swiss_transforms=space.describe(),
+            swiss_through=json.dumps(through),
+        ),
+        [dim for dim, side in sides.items() if not side.is_ordered],
+    )
+
+
+def warn_unordered(matched: Matched, local: Mapping[str, str], found: LocalDraws) -> None:
+    """Say where predictions of a model of all data, which go by position, would be wrong."""
+    dims = {local[name] for name in matched.local if name in local}
+    wrong = [dim for dim in found.unordered if dim in dims]
+    if not wrong:
+        return
+    repeated = [dim for dim in wrong if f"own_{dim}" in found.maps.coords]
+    if repeated:
+        remedy = (
+            f"The labels along {', '.join(repeated)} repeat between batches: give the model coords "
+            "with a label of its own for every group, and sample again"
+        )
+    else:
+        remedy = (
+            "Pass the model of all data (after drop=, of the remaining rows) as model=, whose "
+            "coords give the order"
+        )
+    warnings.warn(
+        f"the order of the elements along {', '.join(wrong)} in the full data is not known. PyMC "
+        "takes them by position, or draws them anew from the prior, so that predictions and log "
+        f"likelihoods of the merged posterior would be wrong. {remedy}.",
+        MergeWarning,
+        stacklevel=3,
+    )
+
+
+def _sides(
+    matched: Matched, local: Mapping[str, str], coords: Mapping[str, Sequence[Any] | None]
+) -> dict[str, Side]:
+    """Return each dimension's elements; those of deterministics alone in the order of others.
+
+    A deterministic without dims of its own has default labels. It goes with the local variables of
+    the same lengths, so it has their order.
+    """
+    free_dims = dict.fromkeys(local[name] for name in matched.local if name in local)
+    sides: dict[str, Side] = {}
+    for dim in (*free_dims, *(dim for dim in local.values() if dim not in free_dims)):
+        side = _side(matched.batches, dim, coords.get(dim))
+        if dim not in free_dims and side.is_relabelled:
+            for other in (sides[free] for free in free_dims):
+                if np.array_equal(other.owners, side.owners):
+                    side = side._replace(places=other.places, is_ordered=other.is_ordered)
+        sides[dim] = side
+    return sides
+
+
+def _side(batches: Sequence[Batch], dim: str, wanted: Sequence[Any] | None) -> Side:
+    indices = [batch.draws.get_index(dim) for batch in batches]
+    labels = [batch.label for batch in batches]
+    owners = np.repeat(labels, [len(index) for index in indices])
+    own = _as_array(indices[0].append(indices[1:]))
+    if len(batches) == 1 or pd.Index(own).is_unique:
+        order = order_of(indices, wanted)
+        places = np.argsort(order.positions)
+        return Side(own, own, owners, places, False, order.is_known)
+    _check_numbering(batches, dim, indices)
+    unique = np.array([f"{owner}:{label}" for owner, label in zip(owners, own, strict=True)])
+    return Side(own, unique, owners, np.arange(own.size), True, False)
+
+
+def _check_numbering(batches: Sequence[Batch], dim: str, indices: Sequence[pd.Index]) -> None:
+    """Refuse a group that is in several batches; labels that number a batch's own may repeat."""
+    numbered = [index.equals(pd.RangeIndex(len(index))) for index in indices]
+    if all(numbered) or all(set(index) == set(indices[0]) for index in indices):
+        return
+    owners: dict[Any, Batch] = {}
+    for batch, index in zip(batches, indices, strict=True):
+        for label in index:
+            if owners.setdefault(label, batch) is not batch:
+                raise ValueError(
+                    f"{dim} {str(label)!r} is in {owners[label]} and in {batch}, but a group must "
+                    "lie in one batch. Sample again with groups= that keeps its rows together, or "
+                    f"give every batch the labels of all data along {dim}, which makes its "
+                    "parameters shared."
+                )
+
+
+def _as_array(index: pd.Index) -> np.ndarray:
+    """Return labels as files can hold them: text as text, not as objects."""
+    values = index.to_numpy()
+    return values if values.dtype.kind != "O" else np.array([str(value) for value in values])
+
+
+def _load(batch: Batch, first: Batch, names: Collection[str]) -> Arrays:
+    """Read local variables as (chain, draw, ...) arrays, dimensions in the first batch's order."""
+    arrays = {}
+    with containers.reading(str(batch)):
+        for name in names:
+            # A copy, else the user's object would keep a file's values.
+            stored = batch.draws.variables[name].copy(deep=False)
+            dims = (*containers.SAMPLE_DIMS, *own_dims(first, name))
+            arrays[name] = stored.transpose(*dims).values
+    return arrays
+
+
+def _computed(
+    batches: Sequence[Batch], names: Collection[str], space: LocalSpace, frame: Frame
+) -> set[str]:
+    """Name the deterministics that the model computes from every batch's draws as they are there.
+
+    A model that belongs to one batch may hold that batch's data in them, which is wrong for others.
+    """
+    found = set(names)
+    for batch in batches:
+        arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
+        few = {name: array[:1, :TRIED] for name, array in arrays.items()}
+        found &= {
+            name
+            for name, array in space.deterministics(few).items()
+            if array.shape == few[name].shape
+            and np.allclose(array, few[name], rtol=1e-4, atol=1e-8, equal_nan=True)
+        }
+    return found
+
+
+def _better_lines(
+    batches: Sequence[Batch],
+    moments: Sequence[Moments],
+    names: Collection[str],
+    computed: Collection[str],
+    space: LocalSpace,
+    frame: Frame,
+) -> dict[str, str]:
+    """Return, of local variables, the deterministic to move instead, if that fits better.
+
+    The fit is the log density of the variable's draws, an element and draw, where the deterministic
+    is Gaussian about its regression on the shared parameters: minus the log sd about it, plus the
+    log slope, which brings the density to the variable's own scale.
+    """
+    gains: list[dict[tuple[str, str], float]] = []
+    for batch, own in zip(batches, moments, strict=True):
+        arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
+        source = _free_rows(unconstrained(batch, frame), frame)
+        gains.append({})
+        for (name, image), slope in space.slopes(arrays).items():
+            if image in computed:
+                spreads = [_spread(arrays[one], source, own) for one in (name, image)]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
+                gains[-1][name, image] = gain
+    total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
+    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.get)
+    return dict(best)
+
+
+def _spread(image: np.ndarray, source: np.ndarray, moments: Moments) -> np.ndarray:
+    """Return the elements' sds about their regression on the shared parameters."""
+    rest = image - _change(source, _regression(image, source, moments), image.shape)
+    return rest.std(axis=(0, 1))
+
+
+def _numbers_within_batches(batches: Sequence[Batch], chains: int, is_moved: bool) -> np.ndarray:
+    """Return the number of each merged chain within its batch; new draws belong to none."""
+    if not is_moved:
+        return np.arange(chains)
+    return np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
+
+
+def _images(
+    batch: Batch, arrays: Arrays, computed: Collection[str], space: LocalSpace, frame: Frame
+) -> Arrays:
+    """Return one batch's local variables, as they are moved, in unconstrained space."""
+    images = {name: array for name, array in arrays.items() if name not in computed}
+    images |= space.forward(load_arrays(batch, frame.constrained) | arrays)
+    if not all(np.isfinite(image).all() for image in images.values()):
+        check_finite(batch, images, space.transforms)
+    return images
+
+
+def _free_rows(arrays: Arrays, frame: Frame) -> np.ndarray:
+    """Return the parameters that vary as a (chain, draw, parameter) array."""
+    ordered = [arrays[name] for name in frame.layout.names]
+    rows = gather_all(as_rows(ordered, frame.layout), frame.layout)[:, frame.free]
+    return rows.reshape(*ordered[0].shape[:2], -1)
+
+
+def _regression(image: np.ndarray, shared: np.ndarray, moments: Moments) -> np.ndarray:
+    """Return the coefficients, (parameter, element), of local draws on the shared ones."""
+    local = image.reshape(image.shape[0] * image.shape[1], -1)
+    units = np.sqrt(np.diag(moments.covariance))
+    centred = (shared.reshape(len(local), -1) - moments.mean) / units
+    # Solved for, not by the precision: that may be shrunk, diagonal or corrected. In units of the
+    # sds, as the solver takes columns for zero that are much smaller than others.
+    return np.linalg.lstsq(centred, local - local.mean(axis=0), rcond=None)[0] / units[:, None]
+
+
+def _change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return how far local draws go with a step of the shared ones."""
+    return (step @ regression).reshape(*step.shape[:2], *shape[2:])
+
+
+def _empty(
+    batches: Sequence[Batch], name: str, shape: Sequence[int], axis: int, length: int
+) -> np.ndarray:
+    dtype = np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
+    return np.empty((*shape[:axis], length, *shape[axis + 1 :]), dtype)
+
+
+def _pack_posterior(
+    batches: Sequence[Batch], local: Mapping[str, str], sides: Mapping[str, Side], out: Arrays
+) -> xr.Dataset:
+    first = batches[0].draws
+    data = {
+        name: (
+            (*containers.SAMPLE_DIMS, *own_dims(batches[0], name)),
+            values,
+            containers.safe_attrs(first[name].attrs),
+        )
+        for name, values in out.items()
+    }
+    used = {dim for dims, *_ in data.values() for dim in dims}
+    coords = {}
+    for name, coord in first.coords.items():
+        if not set(coord.dims) & set(sides) and coord.dims and set(coord.dims) <= used:
+            coords |= {} if set(coord.dims) & set(containers.SAMPLE_DIMS) else {name: coord}
+        elif coord.dims and coord.dims[0] in sides and coord.dims != (name,):
+            coords |= _joined_coord(batches, name, sides[coord.dims[0]])
+    coords |= {dim: side.labels[np.argsort(side.places)] for dim, side in sides.items()}
+    return xr.Dataset(data, coords=coords)
+
+
+def _joined_coord(batches: Sequence[Batch], name: str, side: Side) -> dict[str, Any]:
+    """Return a further coordinate of the elements, if all batches have it."""
+    found = [batch.draws.coords.get(name) for batch in batches]
+    if any(coord is None or coord.dims != found[0].dims or coord.ndim > 1 for coord in found):
+        return {}
+    values = np.concatenate([coord.values for coord in found])
+    return {name: (found[0].dims, values[np.argsort(side.places)])}
+
+
+def _pack_maps(
+    batches: Sequence[Batch],
+    local: Mapping[str, str],
+    sides: Mapping[str, Side],
+    regressions: Mapping[str, Sequence[np.ndarray]],
+    frame: Frame,
+) -> xr.Dataset:
+    """Return the regressions, enough to undo the moves; all batches end to end.
+
+    The coordinate `batch_<dim>` tells where an element belongs. In the group of the draws it would
+    break ArviZ's summary, which stacks variables with and without it.
+    """
+    data, coords = {}, {"parameter": np.array(frame.labels)}
+    for dim, side in sides.items():
+        coords |= {dim: side.labels, owner_coord(dim): (dim, side.owners)}
+        if side.is_relabelled:
+            coords[f"own_{dim}"] = (dim, side.own_labels)
+    for name, parts in regressions.items():
+        element = f"{name}_element"
+        owners = np.repeat([batch.label for batch in batches], [part.shape[1] for part in parts])
+        values = np.concatenate(parts, axis=1)
+        dims = [*containers.SAMPLE_DIMS, *own_dims(batches[0], name)]
+        data[name] = (("parameter", element), values, {"dim": local[name], "dims": dims})
+        coords[owner_coord(element)] = (element, owners)
+    return xr.Dataset(data, coords=coords)
+
+
+def before_the_merge(
+    draws: xr.Dataset,
+    maps: xr.Dataset,
+    label: str,
+    space: LocalSpace,
+    step: np.ndarray,
+    before: Arrays,
+) -> xr.Dataset:
+    """Return one batch's own local draws.
+
+    Parameters
+    ----------
+    draws : Dataset
+        The merged draws in the batch's chains.
+    maps : Dataset
+        As `move_local` returns it.
+    step : array
+        How far the merge moved the parameters that vary, (chain, draw, parameter).
+    before : dict of str to array
+        The shared variables before the merge.
+    """
+    dims = {name: array.attrs["dim"] for name, array in maps.data_vars.items()}
+    own = {}
+    for dim in dict.fromkeys(dims.values()):
+        labels = maps[dim].values[maps[owner_coord(dim)].values.astype(str) == label]
+        missing = draws.get_index(dim).get_indexer(pd.Index(labels)) < 0
+        if missing.any():
+            raise ValueError(
+                f"the merged object has no element {labels[missing][0]!s} along {dim}, which batch "
+                f'"{label}" had. Undo the merge before selecting elements.'
+            )
+        own[dim] = labels
+    chosen = draws[list(dims)].sel(own)
+    chosen = chosen.map(lambda array: array.transpose(*maps[array.name].attrs["dims"]))
+    arrays = {name: chosen[name].values for name in dims}
+    shared = {name: draws[name].values for name in draws.data_vars if name not in dims}
+    images = arrays | space.forward(shared | arrays)
+    moved = {}
+    for name, image in images.items():
+        mine = maps[owner_coord(f"{name}_element")].values.astype(str) == label
+        moved[name] = image - _change(step, maps[name].values[:, mine], image.shape)
+    moved |= space.backward(moved, before)
+    restored = chosen.assign(
+        {n: chosen[n].copy(data=moved[n].astype(chosen[n].dtype)) for n in dims}
+    )
+    for dim, labels in own.items():
+        if f"own_{dim}" in maps.coords:
+            restored = restored.assign_coords({dim: maps[f"own_{dim}"].sel({dim: labels}).values})
+    return restored

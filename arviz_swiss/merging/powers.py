@@ -1,0 +1,346 @@
+"""Powers of the likelihood and the prior in each batch, and how the batches' weights follow.
+
+Batch b's draws target ``prior^a_b * likelihood_b^p_b``. Its weight in the pooling is ``1 / p_b``
+whatever its size, and the prior is counted ``sum_b a_b / p_b`` times.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.batches import Batch
+from arviz_swiss.merging.labels import are_shuffled, describe, numbers_of, renumbered
+
+KINDS = ("inflated", "fractionated", "full_prior")
+
+
+class Powers(NamedTuple):
+    """Likelihood powers ``p_b`` and prior powers ``a_b`` of the batches, and their kind.
+
+    `kind_from` says where the kind was read: "argument", "attributes", "powers", or "guess".
+    `prior_share` is how many times the prior is to count, `stands_for` the number of rows that the
+    merged posterior stands for over those it has seen: both 1 unless batches were dropped.
+    """
+
+    likelihood: np.ndarray
+    prior: np.ndarray
+    kind: str
+    kind_from: str = "argument"
+    prior_share: float = 1.0
+    stands_for: float = 1.0
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The batches' weights in the pooling."""
+        return 1.0 / self.likelihood
+
+    @property
+    def missing_prior(self) -> float:
+        """How many times the prior must be added for it to count as it is to."""
+        missing = self.prior_share - float(np.sum(self.prior / self.likelihood))
+        return 0.0 if abs(missing) < 1e-6 else missing
+
+
+def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> Powers:
+    """Return the powers from the argument, else from the attributes, else from the kind."""
+    count = len(batches)
+    if kind is None and powers is None and count > 1:
+        _check_attributed(batches)
+    kind_from = _find_source(batches, kind, powers)
+    kind = _resolve_kind(batches, kind)
+    likelihood = _from_argument(batches, powers)
+    if likelihood is None:
+        likelihood = _from_attrs(batches, "swiss_power")
+    if likelihood is None:
+        likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
+        has_rows = batches[0].group != "prior"
+        if kind == "inflated" and kind_from != "guess" and has_rows:
+            _warn_unequal_sizes(batches)
+    prior = _from_attrs(batches, "swiss_prior_power")
+    if prior is None:
+        prior = np.full(count, 1.0 / count if kind == "fractionated" else 1.0)
+    return Powers(likelihood, prior, kind, kind_from)
+
+
+def keep(powers: Powers, kept: Sequence[int]) -> Powers:
+    """Return the powers of the kept batches, as if there were no others.
+
+    Weights of inflated batches are scaled to the sum that all had, so that the prior counts as
+    before: a kept batch then stands for its share of the dropped rows too. Fractionated batches
+    take their share of the prior with them when they go.
+    """
+    rest = powers._replace(likelihood=powers.likelihood[kept], prior=powers.prior[kept])
+    if powers.kind == "inflated":
+        stands_for = float(powers.weights.sum() / rest.weights.sum())
+        return rest._replace(likelihood=rest.likelihood / stands_for, stands_for=stands_for)
+    if powers.kind == "fractionated":
+        gone = powers.prior @ powers.weights - rest.prior @ rest.weights
+        return rest._replace(prior_share=1.0 - float(gone))
+    return rest
+
+
+def describe_rest(powers: Powers) -> str:
+    """Return what the merged posterior stands for after batches were dropped."""
+    count = powers.likelihood.size
+    remaining = f"the remaining {count} batches" if count > 1 else "the remaining batch"
+    if powers.kind == "inflated":
+        return f"as many rows as before, all like those of {remaining}"
+    share = f"the prior to the power {powers.prior_share:.4g}"
+    prior = "the whole prior" if powers.prior_share == 1.0 else share
+    return f"the rows of {remaining} only, under {prior}"
+
+
+def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch] = ()) -> None:
+    """Refuse powers that count the prior other than once, unless prior draws can mend it.
+
+    Parameters
+    ----------
+    batches : sequence of Batch
+        The batches, by whose labels some may be missed.
+    """
+    if powers.missing_prior == 0 or has_prior:
+        return
+    times = float(np.sum(powers.prior / powers.likelihood))
+    if powers.kind == "full_prior":
+        remedy = (
+            'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
+            "group (pm.sample_prior_predictive)"
+        )
+    elif abs(times - 1) < 0.01:
+        remedy = "the powers look rounded: pass N / n_b unrounded, for total_size=N"
+    elif times < 1:
+        remedy = (
+            f"are batches missing? {_what_is_there(batches, times)} Pass all of them; or the right "
+            "kind and powers (N / n_b for total_size=N); or draws of the prior as prior=, for the "
+            "posterior of these rows alone"
+        )
+    else:
+        remedy = (
+            "pass the powers that the batches were sampled with (N / n_b for total_size=N), the "
+            "right kind, or draws of the prior as prior="
+        )
+    raise ValueError(
+        f'the prior would be counted {times:.8g} times instead of once (kind="{powers.kind}", '
+        f"likelihood powers {_brief(powers.likelihood)}, prior powers {_brief(powers.prior)}): "
+        f"{remedy}."
+    )
+
+
+def check_prior_used(powers: Powers, prior: Any) -> None:
+    """Refuse draws of the prior that the user gave and that would not be used."""
+    if prior is None or powers.missing_prior or powers.kind == "full_prior":
+        return
+    if powers.likelihood.size == 1 and powers.kind_from != "argument":
+        return
+    guessed = ", which is only a guess" if powers.kind_from == "guess" else ""
+    raise ValueError(
+        f'prior= is given, but would not be used: the batches are taken as "{powers.kind}"'
+        f"{guessed}, with likelihood powers {_brief(powers.likelihood)} and prior powers "
+        f"{_brief(powers.prior)}, which count the prior once already. If they are plain runs of "
+        'the model, pass kind="full_prior"; otherwise leave prior out.'
+    )
+
+
+def _what_is_there(batches: Sequence[Batch], share: float) -> str:
+    """Say what share of the rows the batches hold, if the powers tell it, and which are missing.
+
+    The reciprocals n_b / N of the powers of all batches sum to one.
+    """
+    count = len(batches)
+    total = max(round(count / share), count + 1)
+    labels = [str(batch.attrs.get("swiss_batch")) for batch in batches]
+    numbers = numbers_of(labels)
+    absent = []
+    if numbers and max(numbers) < total:
+        absent = [renumbered(labels, n) for n in range(total) if n not in numbers]
+    named = f" ({describe(absent)} not among them)" if absent else ""
+    return (
+        f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "
+        f"about {total}{named}."
+    )
+
+
+def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
+    """Return the number of rows of each batch, as recorded, else observed; None where unknown."""
+    recorded = [batch.attrs.get("swiss_size") for batch in batches]
+    if all(size is not None for size in recorded):
+        return [int(size) for size in recorded]
+    return observed_sizes(batches)
+
+
+def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
+    """Return the number of observed values of each batch, or None where any is unknown."""
+    sizes = []
+    for batch in batches:
+        observed = batch.groups.get("observed_data")
+        if observed is None or not observed.data_vars:
+            return None
+        sizes.append(max(int(array.size) for array in observed.data_vars.values()))
+    return sizes
+
+
+def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str:
+    """Return where the kind is read. Of one batch nothing is guessed, since all kinds coincide."""
+    if kind is not None:
+        return "argument"
+    if all(_is_attributed(batch) for batch in batches):
+        return "attributes"
+    return "guess" if powers is None and len(batches) > 1 else "powers"
+
+
+def _attrs_of(batch: Batch) -> Mapping[str, Any]:
+    """Return the attributes; of a merged posterior none, as they are about its own batches."""
+    return {} if {"swiss_method", "swiss_resampled"} & set(batch.attrs) else batch.attrs
+
+
+def _is_attributed(batch: Batch) -> bool:
+    return bool({"swiss_kind", "swiss_power"} & set(_attrs_of(batch)))
+
+
+def _check_attributed(batches: Sequence[Batch]) -> None:
+    """Refuse merged posteriors, and batches of which only some say what they were sampled from."""
+    for batch in batches:
+        if _attrs_of(batch) is not batch.attrs:
+            raise ValueError(
+                f"{batch} is itself a merged posterior, which counts the prior once, as a plain "
+                'run of the model on its rows does. Pass kind="full_prior" with prior= (draws of '
+                "the prior); or, if its batches were sampled for a merge of merged ones, the kind "
+                "and powers that then remain."
+            )
+    silent = [batch for batch in batches if not _is_attributed(batch)]
+    if silent and len(silent) < len(batches):
+        other = next(batch for batch in batches if _is_attributed(batch))
+        raise ValueError(
+            f"{silent[0]} does not say what it was sampled from, {other} does (its attributes "
+            "swiss_kind and swiss_power). Pass the kind and powers that hold for all batches."
+        )
+
+
+def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
+    recorded = {}
+    for batch in batches:
+        if said := _attrs_of(batch).get("swiss_kind"):
+            recorded.setdefault(said, batch)
+    if len(recorded) > 1:
+        found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
+        raise ValueError(f"batches of different kinds: {found}. Sample them all in the same way.")
+    said = next(iter(recorded), None)
+    if said and said not in KINDS:
+        raise ValueError(
+            f"{recorded[said]}: unknown kind {said!r} in its attribute swiss_kind. Valid kinds are "
+            f"{_quoted(KINDS)}."
+        )
+    if said and kind and kind != said:
+        raise ValueError(
+            f'kind="{kind}", but {recorded[said]} was sampled as "{said}" (its attribute '
+            "swiss_kind). Leave kind out."
+        )
+    return kind or said or "inflated"
+
+
+def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
+    if powers is None:
+        return None
+    labels = [batch.label for batch in batches]
+    if isinstance(powers, pd.Series):
+        if not powers.index.is_unique:
+            raise ValueError(
+                "powers is a Series with labels that occur twice: give each batch's once."
+            )
+        powers = powers.to_dict()
+    is_named = isinstance(powers, Mapping)
+    if is_named:
+        powers = _by_label(batches, powers)
+    try:
+        values = np.asarray(powers)
+        values = values.astype(float) if values.dtype.kind != "U" else None
+    except (TypeError, ValueError):
+        values = None
+    if values is None:
+        raise TypeError(f"powers must be numbers, got {powers!r}")
+    if values.ndim == 0:
+        values = np.full(len(batches), float(values))
+    if values.shape != (len(batches),):
+        found = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
+        raise ValueError(
+            f"{found} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
+            "batch label."
+        )
+    if not is_named and np.ptp(values) > 0 and are_shuffled(labels):
+        raise ValueError(
+            f"powers is a list, but the batches are in the order {describe(labels)}: is it in this "
+            "order, or in that of the numbers? Pass a mapping of batch label to power."
+        )
+    return _check_positive(batches, values, "power")
+
+
+def _by_label(batches: Sequence[Batch], powers: Mapping[Any, Any]) -> list[Any]:
+    """Return powers in the order of the batches, by label; by position if no label is a number."""
+    labels = [batch.label for batch in batches]
+    named = {str(key): value for key, value in powers.items()}
+    are_positions = all(isinstance(key, int | np.integer) for key in powers)
+    if are_positions and not set(named) & set(labels) and not are_shuffled(labels):
+        labels = [str(batch.position) for batch in batches]
+    unknown = [key for key in named if key not in labels]
+    missing = [
+        str(batch) for batch, label in zip(batches, labels, strict=True) if label not in named
+    ]
+    if unknown or missing:
+        raise ValueError(
+            f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
+            f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
+        )
+    return [named[label] for label in labels]
+
+
+def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
+    """Return an attribute of every batch; None where no batch has it."""
+    values = [_attrs_of(batch).get(attr) for batch in batches]
+    if all(value is None for value in values):
+        return None
+    for batch, value in zip(batches, values, strict=True):
+        if value is None:
+            remedy = " or pass powers for all" if attr == "swiss_power" else ""
+            raise ValueError(
+                f"{batch} has no attribute {attr}, other batches have. Set it in all{remedy}."
+            )
+        if not isinstance(value, Real):
+            raise ValueError(f"{batch}: attribute {attr} is {value!r}, but must be a number.")
+    return _check_positive(batches, np.asarray(values, dtype=float), attr)
+
+
+def _check_positive(batches: Sequence[Batch], values: np.ndarray, what: str) -> np.ndarray:
+    for batch, value in zip(batches, values, strict=True):
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"{batch}: {what} {value:g}, but a power must be positive and finite.")
+    return values
+
+
+def _warn_unequal_sizes(batches: Sequence[Batch]) -> None:
+    sizes = observed_sizes(batches)
+    if sizes is None or len(set(sizes)) == 1:
+        return
+    warnings.warn(
+        f"the batches have {min(sizes)} to {max(sizes)} observations and no powers are known: "
+        f"assuming that each likelihood was raised to the power {len(batches)}, the number of "
+        "batches. If you sampled with total_size=N, pass powers=N / n_b for each batch instead.",
+        MergeWarning,
+        stacklevel=4,
+    )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _brief(values: np.ndarray) -> str:
+    if np.ptp(values) < 1e-12 * np.max(values):
+        return f"{values[0]:.4g}"
+    return f"{values.min():.4g} to {values.max():.4g}"

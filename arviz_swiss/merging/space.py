@@ -1,0 +1,309 @@
+"""Where the merge happens: the variables' unconstrained space."""
+
+import json
+import sys
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.data import transforms
+from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.layout import Layout, Variable, place
+from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.batches import Batch, Matched, load_arrays
+
+Arrays = dict[str, np.ndarray]
+
+# Draws by which to see whether the model computes a deterministic as the sampler did.
+TRIED = 5
+
+
+class Space(Protocol):
+    """What the merge asks of a space; all arrays are (chain, draw, ...), by variable name.
+
+    `transforms` holds the variables that differ between the two scales, `deterministic_names` what
+    `deterministics` computes, `dims` and `coords` of those.
+    """
+
+    name: str
+    transforms: dict[str, Any]
+    deterministic_names: Sequence[str]
+    dims: Mapping[str, tuple[str, ...]]
+    coords: Mapping[str, Any]
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the draws in unconstrained space, not finite where outside the support."""
+
+    def backward(self, arrays: Arrays) -> Arrays:
+        """Return the draws on their own scale."""
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return what follows from the draws on their own scale."""
+
+    def layout(self, constrained: Layout, example: Arrays) -> Layout:
+        """Return the layout of unconstrained variables, of which `example` holds some draws."""
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+
+
+class TransformSpace:
+    """Each variable through its own transform; those without one as they are.
+
+    Parameters
+    ----------
+    choices : mapping of variable name to transform
+        As the user gave them.
+    names : sequence of str
+        The variables that are merged.
+    """
+
+    name = "transforms"
+    deterministic_names = ()
+    dims: Mapping[str, tuple[str, ...]] = {}
+    coords: Mapping[str, Any] = {}
+
+    def __init__(self, choices: Mapping[str, Any] | None, names: Sequence[str]):
+        choices = checked_choices(choices)
+        if unknown := [name for name in choices if name not in names]:
+            raise ValueError(
+                f"transforms name {', '.join(unknown)}, but the merged variables are "
+                f"{', '.join(names)}."
+            )
+        resolved = {name: transforms.resolve(choice, name) for name, choice in choices.items()}
+        self.transforms = {
+            name: transform
+            for name, transform in resolved.items()
+            if not isinstance(transform, transforms.Identity)
+        }
+
+    def forward(self, arrays: Arrays) -> Arrays:
+        """Return the draws in unconstrained space, not finite where outside the support."""
+        images = {}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for name, array in arrays.items():
+                try:
+                    images[name] = np.asarray(self._of(name).forward(array))
+                except ValueError as error:
+                    raise ValueError(f"variable {name}: {error}") from error
+                if images[name].shape[:2] != array.shape[:2]:
+                    raise ValueError(
+                        f"variable {name}: forward of the transform gave shape "
+                        f"{images[name].shape} for draws of shape {array.shape}, but must keep the "
+                        "first two dimensions, chain and draw."
+                    )
+        return images
+
+    def backward(self, arrays: Arrays) -> Arrays:
+        """Return the draws on their own scale."""
+        return {name: np.asarray(self._of(name).backward(array)) for name, array in arrays.items()}
+
+    def deterministics(self, arrays: Arrays) -> Arrays:
+        """Return nothing: without a model, nothing is known to follow from the draws."""
+        return {}
+
+    def layout(self, constrained: Layout, example: Arrays) -> Layout:
+        """Return the layout of unconstrained variables, of which `example` holds some draws."""
+        variables, coords, start = [], {}, 0
+        for variable in constrained.variables:
+            shape = example[variable.name].shape[2:]
+            self._check_undone(variable, example[variable.name])
+            dims = transforms.unconstrained_dims(
+                variable.dims, variable.shape, shape, self._of(variable.name)
+            )
+            variables.append(place(variable.name, dims, shape, start))
+            start = variables[-1].columns.stop
+            kept = {dim for dim in dims if dim in constrained.coords}
+            coords |= {
+                name: coord for name, coord in constrained.coords.items() if set(coord.dims) <= kept
+            }
+            coords |= {
+                dim: xr.DataArray(np.arange(length), dims=dim)
+                for dim, length in zip(dims, shape, strict=True)
+                if dim not in variable.dims
+            }
+        return Layout(tuple(variables), coords)
+
+    def _check_undone(self, variable: Variable, image: np.ndarray) -> None:
+        """Refuse a transform of the user's own whose backward does not undo its forward."""
+        transform = self._of(variable.name)
+        if not transforms.is_own(transform):
+            return
+        few = image[:1, :TRIED]
+        with np.errstate(all="ignore"):
+            back = np.asarray(transform.backward(few))
+            if back.shape[2:] != variable.shape:
+                raise ValueError(
+                    f"variable {variable.name}: backward of the transform gave shape "
+                    f"{back.shape[2:]} (draws aside), but the variable has {variable.shape}."
+                )
+            again = np.asarray(transform.forward(back))
+        size = np.abs(few[np.isfinite(few)]).max(initial=0.0)
+        if not np.allclose(again, few, rtol=1e-3, atol=1e-6 * size, equal_nan=True):
+            raise ValueError(
+                f"variable {variable.name}: backward of the transform does not undo its forward: "
+                f"{few.ravel()[0]:.6g} goes to {back.ravel()[0]:.6g} and back to "
+                f"{again.ravel()[0]:.6g}. Draws could not be mapped back to their own scale."
+            )
+
+    def describe(self) -> str:
+        """Return the transforms as text."""
+        return transforms.describe(self.transforms)
+
+    def _of(self, name: str) -> Any:
+        return self.transforms.get(name) or transforms.Identity()
+
+
+def plain_model(model: Any, where: str) -> Any:
+    """Return the PyMC model of a Bambi model, anything else as it is; import neither."""
+    if "bambi" not in sys.modules:
+        return model
+    from arviz_swiss.pymc.formulas import from_bambi
+
+    return from_bambi(model, where)
+
+
+def free_variables(model: Any) -> list[str] | None:
+    """Return the names of a PyMC model's free variables; None without a model."""
+    if model is None:
+        return None
+    if not hasattr(model, "free_RVs"):
+        raise TypeError(f"model must be a PyMC model, got {type(model).__name__}")
+    return [variable.name for variable in model.free_RVs]
+
+
+def coords_of(model: Any) -> dict[str, Any]:
+    """Return the labels of a PyMC model's dimensions, by dimension; none without a model."""
+    return {} if model is None else dict(model.coords)
+
+
+def split_choices(
+    choices: Mapping[str, Any] | None, local: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the transforms that the user chose for shared variables, and for local ones."""
+    choices = checked_choices(choices)
+    own = {name: choices.pop(name) for name in list(choices) if name in local}
+    return choices, own
+
+
+def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Space:
+    """Return the space of the merge: the model's, or that of the transforms by variable."""
+    names = matched.layout.names
+    if model is None:
+        return TransformSpace(choices, names)
+    draws = (load_arrays(batch, matched.layout) for batch in matched.batches)
+    space = model_space(model, names, choices)
+    try:
+        space = space.fitted_to(matched.layout).recentred(draws)
+    except ValueError as error:
+        raise ValueError(f"{matched.batches[0]}, {error}") from error
+    return space.without_deterministics(_contradicted(space, matched))
+
+
+def _contradicted(space: Any, matched: Matched) -> list[str]:
+    """Name the deterministics that the model computes otherwise than the batches' samplers did.
+
+    A model may hold what belongs to its own batch, such as the mean of a column, as a constant.
+    """
+    wrong = []
+    for batch in matched.batches:
+        names = [n for n in space.deterministic_names if n in batch.draws and n not in wrong]
+        if not names:
+            continue
+        few = {n: a[:1, :TRIED] for n, a in load_arrays(batch, matched.layout).items()}
+        computed = space.deterministics(few)
+        for name in names:
+            dims = (*SAMPLE_DIMS, *space.dims[name])
+            there = batch.draws[name].isel(chain=slice(1), draw=slice(TRIED))
+            if set(there.dims) != set(dims):
+                continue
+            known = {d: v for d, v in space.coords.items() if d in there.indexes and d in dims}
+            known = {d: v for d, v in known.items() if set(there.indexes[d]) == set(v.tolist())}
+            values = there.sel(known).transpose(*dims).values
+            if values.shape != computed[name].shape or not np.allclose(
+                computed[name], values, rtol=1e-3, atol=1e-6, equal_nan=True
+            ):
+                wrong.append(name)
+    return wrong
+
+
+def model_space(model: Any, names: Sequence[str], choices: Mapping[str, Any] | None) -> Any:
+    """Return the unconstrained space of a PyMC model's variables.
+
+    Parameters
+    ----------
+    choices : mapping of variable to None, optional
+        Variables that stay on their own scale.
+    """
+    from arviz_swiss.pymc.space import ModelSpace, data_dependent
+
+    choices = checked_choices(choices)
+    check_only_none(choices)
+    space = ModelSpace(model, var_names=names, untransformed=list(choices))
+    rows = data_dependent(model)
+    kept = [name for name in space.deterministic_names if name not in rows]
+    return ModelSpace(model, var_names=names, untransformed=list(choices), deterministics=kept)
+
+
+def check_only_none(choices: Mapping[str, Any]) -> None:
+    """Refuse transforms by which the user would contradict the model."""
+    if own := [name for name, choice in choices.items() if choice is not None]:
+        raise ValueError(
+            f"transforms of {', '.join(own)}: with model=, the model's own transforms are used and "
+            "transforms may only say None, for a variable that stays on its own scale."
+        )
+
+
+def checked_choices(choices: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the user's transforms by variable; refuse what is no mapping."""
+    if choices is not None and not isinstance(choices, Mapping):
+        raise TypeError(
+            f"transforms must be a mapping of variable to transform, got {choices!r}. Write "
+            'transforms={"sigma": "log"}.'
+        )
+    return dict(choices or {})
+
+
+def check_powered_space(
+    batches: Sequence[Batch], space: Space, kind: str, choices: Mapping[str, Any]
+) -> None:
+    """Refuse to merge a variable elsewhere than where its prior was raised to a power.
+
+    The attribute `swiss_untransformed` names variables whose prior was powered on their own scale,
+    `swiss_transformed` those powered in the model's unconstrained space.
+    """
+    if kind != "fractionated":
+        return
+    own_scale = _names_said(batches, "swiss_untransformed")
+    if wrong := [name for name in own_scale if name in space.transforms]:
+        raise ValueError(
+            f"the prior of {', '.join(wrong)} was fractionated on its own scale (untransformed=), "
+            f"but would be merged transformed. Pass transforms={{{_nones(wrong)}}}."
+        )
+    elsewhere = _names_said(batches, "swiss_transformed")
+    if wrong := [n for n in elsewhere if n in choices and choices[n] is None]:
+        raise ValueError(
+            f"the prior of {', '.join(wrong)} was fractionated in the model's unconstrained space, "
+            f"but transforms={{{_nones(wrong)}}} merges on its own scale. Leave that out, or "
+            f"sample again with untransformed={wrong!r}."
+        )
+    if missed := [name for name in elsewhere if name not in space.transforms]:
+        warnings.warn(
+            f"the prior of {', '.join(missed)} was fractionated in the model's unconstrained "
+            "space, but the merge is on its own scale: the merged posterior can be biased. Pass "
+            "model=, or transforms that lead to the same space.",
+            MergeWarning,
+            stacklevel=3,
+        )
+
+
+def _names_said(batches: Sequence[Batch], attr: str) -> list[str]:
+    said = [json.loads(batch.attrs.get(attr, "[]")) for batch in batches]
+    return sorted({name for names in said for name in names})
+
+
+def _nones(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}": None' for name in names)

@@ -1,0 +1,1 @@
+"""Rows divided, tasks run, batches kept."""

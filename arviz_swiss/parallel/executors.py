@@ -1,0 +1,306 @@
+"""Run one function over the batches, on processes, threads or Dask, as they finish."""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import pickle
+import queue
+import sys
+import sysconfig
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+__all__ = ["Outcome", "Portable", "check_executor", "is_own", "run"]
+
+
+class Outcome(NamedTuple):
+    """What became of one task: its result, or the exception that it raised."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Portable:
+    """Carry any object to a worker, closures and functions of a notebook or script included.
+
+    Nothing is copied until the object is pickled, so threads share it with the caller.
+
+    Parameters
+    ----------
+    value : object
+        What to carry.
+    by_value : callable, optional
+        A function whose module is sent along, for workers that cannot import that module.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> from arviz_swiss.parallel.executors import Portable
+    >>> offset = 3
+    >>> portable = Portable(lambda x: x + offset)
+    >>> pickle.loads(pickle.dumps(portable)).value(4)
+    7
+    """
+
+    def __init__(self, value: Any, by_value: Callable | None = None):
+        self.value = value
+        self.by_value = by_value
+
+    def __reduce__(self):
+        """Pickle the value with cloudpickle."""
+        return _unpack, (_pickle_by_value(self.value, self.by_value),)
+
+
+def run(
+    function: Callable[[Any], Any],
+    tasks: Mapping[str, Portable],
+    executor: Any = None,
+) -> Iterator[tuple[str, Outcome]]:
+    """Yield the label and the outcome of every task, in the order of completion.
+
+    Parameters
+    ----------
+    function : callable
+        An importable function of one argument, the value of a `Portable`.
+    tasks : mapping of str to Portable
+        The argument of each call, by label.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Where to run; by default a pool of one process per core, ended afterwards. An executor that
+        was passed in is left running.
+
+    Yields
+    ------
+    tuple of str and Outcome
+        One per task. A task that raises has its exception in the outcome; it does not end the
+        others. If the caller stops early, tasks that have not begun are cancelled.
+
+    Raises
+    ------
+    TypeError
+        If `executor` cannot run anything, or is an asynchronous Dask client.
+    RuntimeError
+        If `executor` does not take the first task, because it was shut down or its workers died.
+        A later task that it does not take has that error in its outcome, so that nothing is lost.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from arviz_swiss.parallel.executors import Portable, run
+    >>> with ThreadPoolExecutor(2) as threads:
+    ...     outcomes = dict(run(abs, {"b0": Portable(-1), "b1": Portable("?")}, threads))
+    >>> outcomes["b0"].result, type(outcomes["b1"].error).__name__
+    (1, 'TypeError')
+    """
+    check_executor(executor)
+    with _running(executor, len(tasks)) as pool:
+        futures: dict[Future, str] = {}
+        # as_completed would wait for ever for what a pool cancels while it shuts down
+        done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        try:
+            for label, task in tasks.items():
+                future = _submit(pool, function, label, task, first=not futures)
+                futures[future] = label
+                future.add_done_callback(done.put)
+            for _ in tasks:
+                future = done.get()
+                yield futures.pop(future), _outcome(future)
+                del future  # a result lives only as long as the caller uses it
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+@contextlib.contextmanager
+def _running(executor: Any, n_tasks: int) -> Iterator[Executor]:
+    if executor is None:
+        with _own_processes(min(n_tasks, _cores())) as pool:
+            yield pool
+    elif _is_dask_client(executor):
+        yield executor.get_executor(pure=False)
+    else:
+        yield executor
+
+
+def check_executor(executor: Any) -> None:
+    """Refuse what cannot run anything, before anything is shown or computed."""
+    if executor is None or isinstance(executor, Executor):
+        return
+    if not _is_dask_client(executor):
+        raise TypeError(
+            "executor must be a concurrent.futures.Executor or a dask.distributed.Client, got "
+            f"{type(executor).__name__!r}."
+        )
+    if executor.asynchronous:
+        raise TypeError(
+            "executor is an asynchronous Dask client. Pass one made with "
+            "Client(..., asynchronous=False)."
+        )
+
+
+@contextlib.contextmanager
+def _own_processes(workers: int) -> Iterator[Executor]:
+    pool = ProcessPoolExecutor(workers, mp_context=_Context(), initializer=_end_with_parent)
+    try:
+        yield pool
+    except BaseException:
+        # shutdown would wait for batches that nobody will read
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_dask_client(executor: Any) -> bool:
+    distributed = sys.modules.get("distributed")
+    return distributed is not None and isinstance(executor, distributed.Client)
+
+
+def _submit(pool: Executor, function: Callable, label: str, task: Portable, first: bool) -> Future:
+    try:
+        with warnings.catch_warnings():
+            # Dask's advice to scatter would lose the batch together with the worker that holds it
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return pool.submit(_call, function, task)
+    except Exception as error:
+        refused = RuntimeError(
+            f"batch {label} could not be submitted, the executor takes no tasks: {error}. Pass an "
+            "executor that is running, or leave executor=None for a new pool of processes."
+        )
+        if first:
+            raise refused from error
+        future: Future = Future()
+        future.set_exception(refused)
+        return future
+
+
+def _outcome(future: Future) -> Outcome:
+    try:
+        return future.result()
+    except FutureCancelled:
+        return Outcome(error=RuntimeError("cancelled before it ended: the executor was shut down"))
+    except Exception as error:
+        return Outcome(error=error)
+
+
+def _call(function: Callable, task: Portable) -> Outcome:
+    """Call in the worker; exceptions come back as values, because some break a pool's pipe."""
+    try:
+        return Outcome(result=function(task.value))
+    except Exception as error:
+        error.add_note("In the worker:\n" + "".join(traceback.format_exception(error)))
+        return Outcome(error=_picklable(error))
+
+
+def _picklable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error.with_traceback(None)
+    except Exception:
+        plain = RuntimeError(f"{type(error).__name__}: {error}")
+        plain.__notes__ = list(getattr(error, "__notes__", []))
+        return plain
+
+
+def _unpack(content: bytes) -> Portable:
+    return Portable(pickle.loads(content))
+
+
+def _pickle_by_value(value: Any, function: Callable | None) -> bytes:
+    """Pickle with the function's module by value, else by reference if that cannot be pickled."""
+    module = _own_module(function)
+    if module is None:
+        return cloudpickle.dumps(value)
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        with contextlib.suppress(Exception):
+            return cloudpickle.dumps(value)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    return cloudpickle.dumps(value)
+
+
+def is_own(function: Callable) -> bool:
+    """Tell a user's own function, of a notebook, script or module, from one that is installed.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import textwrap
+    >>> from arviz_swiss.parallel.executors import is_own
+    >>> is_own(lambda x: x), is_own(textwrap.dedent)
+    (True, False)
+    """
+    file = getattr(_module_of(function), "__file__", None)
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    return file is None or not file.startswith(installed)
+
+
+def _own_module(function: Callable | None) -> ModuleType | None:
+    """Return the module of a user's function, unless it is installed and so known to workers."""
+    module = _module_of(function)
+    has_file = getattr(module, "__file__", None) is not None
+    return module if has_file and is_own(function) else None
+
+
+def _module_of(function: Callable | None) -> ModuleType | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return sys.modules.get(getattr(function, "__module__", None) or "")
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that started it is killed, instead of waiting for ever."""
+
+    def wait() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+class _Process(SpawnProcess):
+    """A spawned process that does not run the caller's script a second time.
+
+    Python imports the main script in every spawned process, to find the functions that were
+    pickled by reference, and so demands `if __name__ == "__main__":` around everything. Tasks carry
+    their functions by value, so the script is not needed.
+    """
+
+    @staticmethod
+    def _Popen(process_obj):
+        main = sys.modules["__main__"]
+        hidden = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+        vars(main).pop("__file__", None)
+        main.__spec__ = None
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            vars(main).update(hidden)
+
+
+class _Context(SpawnContext):
+    """The start method "spawn", with processes that do not import the main script."""
+
+    Process = _Process

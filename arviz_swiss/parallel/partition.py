@@ -1,0 +1,394 @@
+"""Split the rows of a table into batches: shuffled, by whole groups, stratified."""
+
+import contextlib
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from arviz_swiss.base.seeds import generator
+
+__all__ = ["partition", "row_count", "take"]
+
+
+def partition(
+    data_or_n: Any,
+    batches: int,
+    *,
+    groups: Any = None,
+    stratify: Any = None,
+    random_seed: int | np.random.Generator | None = None,
+) -> list[np.ndarray]:
+    """Assign every row to one of `batches` batches at random.
+
+    Rows are shuffled before they are dealt out, because a table sorted by time, site or outcome
+    gives sub-posteriors that disagree and a merge that means nothing.
+
+    Parameters
+    ----------
+    data_or_n : int, array, DataFrame, dict of arrays, or xarray Dataset
+        The data, or the number of rows. Rows run along the first axis of arrays, and along the one
+        dimension that all variables of a Dataset share.
+    batches : int
+        Number of batches.
+    groups : array-like or hashable, optional
+        One label per row, or the name of a column of `data_or_n`. Rows with the same label stay in
+        the same batch, and batch sizes are balanced as well as whole groups allow.
+    stratify : array-like or hashable, optional
+        One label per row, or the name of a column of `data_or_n`. Every label is spread evenly:
+        the number of its rows differs by at most one between batches. Together with `groups` the
+        label must be constant within each group, and it is the number of groups that differs by at
+        most one.
+    random_seed : int or numpy.random.Generator, optional
+        Seed of the shuffle. The same seed gives the same batches.
+
+    Returns
+    -------
+    list of ndarray of int
+        One array of row numbers per batch, each sorted in increasing order, none empty. Every row
+        is in exactly one of them. Without `groups` the sizes differ by at most one.
+
+    Raises
+    ------
+    ValueError
+        If a batch would be empty (more batches than rows or groups), if labels are missing or have
+        the wrong length, or if `stratify` varies within a group.
+    TypeError
+        If `data_or_n` has no rows to count, or `batches` is not an integer.
+
+    See Also
+    --------
+    take : Select the rows of one batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arviz_swiss.parallel.partition import partition
+    >>> [index.size for index in partition(10, 3, random_seed=0)]
+    [3, 3, 4]
+
+    Two of ten rows have the rare feature; each batch gets one of them.
+
+    >>> rare = np.array([1, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+    >>> [int(rare[index].sum()) for index in partition(10, 2, stratify=rare, random_seed=0)]
+    [1, 1]
+
+    Whole groups:
+
+    >>> school = np.array(["a", "a", "b", "b", "b", "c"])
+    >>> sorted("".join(school[index]) for index in partition(6, 2, groups=school))
+    ['aac', 'bbb']
+    """
+    n_rows = row_count(data_or_n)
+    batches = _check_batches(batches, n_rows)
+    rng = generator(random_seed)
+    strata = np.zeros(n_rows, dtype=np.intp)
+    if stratify is not None:
+        strata = _codes(data_or_n, stratify, "stratify", n_rows)
+    if groups is None:
+        owner = _deal_rows(strata, batches, rng)
+    else:
+        codes = _codes(data_or_n, groups, "groups", n_rows)
+        n_groups = codes.max() + 1
+        if n_groups < batches:
+            raise ValueError(
+                f"{batches} batches of only {n_groups} groups would leave a batch empty. Pass "
+                f"batches={n_groups} or fewer, or finer groups."
+            )
+        sizes = np.bincount(codes)
+        if stratify is None:
+            owner = _pack_groups(sizes, batches, rng)[codes]
+        else:
+            owner = _deal_groups(_group_strata(codes, strata), sizes, batches, rng)[codes]
+    return _members(owner, batches)
+
+
+def take(data: Any, index: Any) -> Any:
+    """Select rows of any of the data types that `partition` takes.
+
+    Parameters
+    ----------
+    data : array, DataFrame, Series, dict of arrays, xarray Dataset or DataArray
+        Rows run along the first axis of arrays, and along the one dimension that all variables of
+        a Dataset share.
+    index : array-like of int
+        The rows, in the order in which they are wanted.
+
+    Returns
+    -------
+    same type as `data`
+        The selected rows; lists become arrays.
+
+    Raises
+    ------
+    ValueError
+        If the arrays of a dict have different lengths, or a Dataset has no single row dimension.
+    TypeError
+        If `data` has no rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arviz_swiss.parallel.partition import take
+    >>> take({"x": np.arange(6).reshape(3, 2), "y": ["a", "b", "c"]}, [2, 0])
+    {'x': array([[4, 5],
+           [0, 1]]), 'y': array(['c', 'a'], dtype='<U1')}
+    """
+    if isinstance(data, int | np.integer):
+        raise TypeError(f"the data are needed, got only their number of rows, {data}.")
+    row_count(data)
+    index = np.asarray(index)
+    if _is_dataset(data):
+        return data.isel({_row_dimension(data): index})
+    if isinstance(data, Mapping):
+        return {name: take(values, index) for name, values in data.items()}
+    if hasattr(data, "iloc"):
+        return data.iloc[index]
+    if hasattr(data, "isel"):
+        return data.isel({data.dims[0]: index})
+    if hasattr(data, "shape"):
+        return data[index]
+    return np.asarray(data)[index]
+
+
+def row_count(data_or_n: Any) -> int:
+    """Count the rows of the data types that `partition` takes; an int is its own count.
+
+    Parameters
+    ----------
+    data_or_n : int, array, DataFrame, dict of arrays, or xarray Dataset
+        The data, or the number of rows.
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    ValueError
+        If the arrays of a dict have different lengths, or a Dataset has no single row dimension.
+    TypeError
+        If `data_or_n` has no rows.
+
+    Examples
+    --------
+    >>> from arviz_swiss.parallel.partition import row_count
+    >>> row_count({"x": [[1, 2], [3, 4], [5, 6]], "y": [0, 1, 0]})
+    3
+    """
+    if isinstance(data_or_n, int | np.integer) and not isinstance(data_or_n, bool):
+        return int(data_or_n)
+    if _is_dataset(data_or_n):
+        return int(data_or_n.sizes[_row_dimension(data_or_n)])
+    if isinstance(data_or_n, Mapping):
+        return _common_length(data_or_n)
+    shape = data_or_n.shape if hasattr(data_or_n, "shape") else None
+    if isinstance(data_or_n, list) and any(getattr(one, "ndim", 0) for one in data_or_n):
+        raise TypeError(
+            "A list of arrays may hold rows or columns. Pass columns as a dict of arrays, and rows "
+            "as one array."
+        )
+    if shape is None and isinstance(data_or_n, list):
+        with contextlib.suppress(ValueError):  # of arrays of unequal shapes, which are no rows
+            shape = np.shape(data_or_n)
+    if not shape:
+        raise TypeError(
+            f"Cannot count the rows of {type(data_or_n).__name__!r}. Pass the number of rows, an "
+            "array, a DataFrame, a dict of arrays, or an xarray Dataset."
+        )
+    return int(shape[0])
+
+
+def _is_dataset(data: Any) -> bool:
+    return hasattr(data, "data_vars")
+
+
+def _row_dimension(dataset: Any) -> Hashable:
+    """Name the one dimension that all variables of an xarray Dataset share."""
+    dims = [set(variable.dims) for variable in dataset.data_vars.values()]
+    shared = set.intersection(*dims) if dims else set()
+    if len(shared) != 1:
+        found = ", ".join(sorted(map(repr, shared))) or "none"
+        raise ValueError(
+            "Expected exactly one dimension common to all variables of the Dataset, which is then "
+            f"the dimension of the rows; found {found}. Pass the number of rows to partition and "
+            "select with Dataset.isel, or a Dataset with only the variables that have rows."
+        )
+    return shared.pop()
+
+
+def _common_length(data: Mapping) -> int:
+    lengths = {}
+    for name, values in data.items():
+        try:
+            lengths[name] = row_count(values if _has_length(values) else None)
+        except TypeError:
+            raise TypeError(
+                f"Entry {name!r} of the data has no rows (got {type(values).__name__!r}). Pass "
+                "only arrays with one entry per row; keep constants in the function that builds "
+                "the model."
+            ) from None
+    if len(set(lengths.values())) != 1:
+        raise ValueError(
+            f"The arrays of the data must have the same number of rows; got {lengths or 'none'}."
+        )
+    return next(iter(lengths.values()))
+
+
+def _has_length(values: Any) -> bool:
+    return isinstance(values, list) or np.ndim(values) > 0
+
+
+def _check_batches(batches: Any, n_rows: int) -> int:
+    if not isinstance(batches, int | np.integer) or isinstance(batches, bool):
+        raise TypeError(f"batches must be an integer, got {batches!r}.")
+    if batches < 1:
+        raise ValueError(f"batches must be at least 1, got {batches}.")
+    if n_rows < 1:
+        raise ValueError(f"the data has no rows to divide, got {n_rows}.")
+    if batches > n_rows:
+        raise ValueError(
+            f"{batches} batches of only {n_rows} rows would leave a batch empty. Pass "
+            f"batches={max(n_rows, 1)} or fewer."
+        )
+    return int(batches)
+
+
+def _codes(data: Any, labels: Any, argument: str, n_rows: int) -> np.ndarray:
+    """Replace the distinct labels of the rows by the numbers 0, 1, 2, ..."""
+    values = _column(data, labels, argument)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"{argument} must have one label per row: expected shape ({n_rows},), got "
+            f"{values.shape}."
+        )
+    missing = _missing(values)
+    if missing.any():
+        raise ValueError(
+            f"{argument} has {np.count_nonzero(missing)} missing labels, the first in row "
+            f"{np.argmax(missing)}. Give those rows a label, or drop them."
+        )
+    if values.dtype == object:
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(values.tolist()))}
+        return np.array([numbers[label] for label in values.tolist()], dtype=np.intp)
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _missing(values: np.ndarray) -> np.ndarray:
+    """Tell which labels are None, NaN or NaT."""
+    if values.dtype == object:
+        return np.array([v is None or not _equals_itself(v) for v in values.tolist()], dtype=bool)
+    return values != values
+
+
+def _equals_itself(label: Any) -> bool:
+    try:
+        return bool(label == label)
+    except (TypeError, ValueError):  # pandas.NA == pandas.NA is neither true nor false
+        return False
+
+
+def _column(data: Any, labels: Any, argument: str) -> np.ndarray:
+    """Labels as an array; a name is looked up among the columns of the data."""
+    if not isinstance(labels, tuple) and (not isinstance(labels, Hashable) or np.ndim(labels)):
+        return np.asarray(labels)
+    if _has_column(data, labels):
+        return np.asarray(data[labels])
+    if isinstance(labels, tuple):
+        return np.asarray(labels)
+    names = ", ".join(str(name) for name in _columns(data))
+    raise ValueError(
+        f"{argument}={labels!r} is not a column of the data ({type(data).__name__}"
+        f"{f' with {names}' if names else ''}). Pass the name of a column, or an array with one "
+        "label per row."
+    )
+
+
+def _has_column(data: Any, name: Hashable) -> bool:
+    """Tell whether a name selects a column; of plain arrays it would select a row."""
+    try:
+        return name in _columns(data)
+    except TypeError:  # a tuple of labels that cannot be a name
+        return False
+
+
+def _columns(data: Any) -> Any:
+    if isinstance(data, np.ndarray):
+        return data.dtype.names or ()
+    if isinstance(data, Mapping) or _is_dataset(data):
+        return data
+    return getattr(data, "columns", getattr(data, "coords", ()))
+
+
+def _deal_rows(strata: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:
+    """Batch of each row: strata are dealt one after the other, the leftovers to small batches."""
+    owner = np.empty(strata.size, dtype=np.intp)
+    sizes = np.zeros(batches, dtype=np.intp)
+    shuffled = rng.permutation(strata.size)
+    by_stratum = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    runs = np.split(by_stratum, np.cumsum(np.bincount(strata))[:-1])
+    for number in rng.permutation(len(runs)):
+        rows = runs[number]
+        leftover = _smallest(sizes, rows.size % batches, rng)
+        sizes[leftover] += 1
+        owner[rows] = np.concatenate([np.arange(rows.size - leftover.size) % batches, leftover])
+    return owner
+
+
+def _deal_groups(
+    strata: np.ndarray, sizes: np.ndarray, batches: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Batch of each group: in each round of a stratum the larger groups go to smaller batches."""
+    owner = np.empty(sizes.size, dtype=np.intp)
+    filled = np.zeros(batches, dtype=np.intp)
+    largest_first = _largest_first(sizes, rng)
+    for number in rng.permutation(strata.max() + 1):
+        groups = largest_first[strata[largest_first] == number]
+        for start in range(0, groups.size, batches):
+            dealt = groups[start : start + batches]
+            chosen = _smallest(filled, dealt.size, rng)
+            owner[dealt] = chosen
+            filled[chosen] += sizes[dealt]
+    return owner
+
+
+def _pack_groups(sizes: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:
+    """Batch of each group: the largest group left goes to the smallest batch."""
+    owner = np.empty(sizes.size, dtype=np.intp)
+    filled = np.zeros(batches, dtype=np.intp)
+    for group in _largest_first(sizes, rng):
+        owner[group] = _smallest(filled, 1, rng)[0]
+        filled[owner[group]] += sizes[group]
+    return owner
+
+
+def _largest_first(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Order of the groups by decreasing size, ties at random."""
+    return np.lexsort((rng.random(sizes.size), -sizes))
+
+
+def _smallest(sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers of the `count` smallest batches, ties at random."""
+    return np.lexsort((rng.random(sizes.size), sizes))[:count]
+
+
+def _group_strata(groups: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Stratum of each group, which all its rows must share."""
+    first_row = np.unique(groups, return_index=True)[1]
+    of_group = strata[first_row]
+    varying = np.unique(groups[of_group[groups] != strata])
+    if varying.size:
+        raise ValueError(
+            f"stratify must be constant within each group, but it varies in {varying.size} of "
+            f"{first_row.size} groups (the first has row {first_row[varying[0]]}). Stratify by "
+            "something that belongs to the group, or leave out groups or stratify."
+        )
+    return of_group
+
+
+def _members(owner: np.ndarray, batches: int) -> list[np.ndarray]:
+    """Sorted row numbers of each batch."""
+    order = np.argsort(owner, kind="stable")
+    ends = np.cumsum(np.bincount(owner, minlength=batches))[:-1]
+    return np.split(order, ends)

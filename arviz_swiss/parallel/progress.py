@@ -1,0 +1,142 @@
+"""The progress bar of long work."""
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Bar", "progress", "waiting_for"]
+
+INTERVAL = 0.5
+
+
+class Bar:
+    """A progress bar that may be absent.
+
+    Parameters
+    ----------
+    description : str
+        What is done.
+    shown : tqdm, optional
+        Nothing is shown when absent.
+    """
+
+    def __init__(self, description: str, shown: Any = None):
+        self._description, self._stage, self._shown = description, "", shown
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is anything to see."""
+        return self._shown is not None
+
+    def __call__(self) -> None:
+        """Move the bar by one."""
+        if self._shown is not None:
+            self._shown.update()
+
+    def stage(self, text: str = "") -> str:
+        """Say beside the description what is being done now, and return what was said before."""
+        before, self._stage = self._stage, text
+        if self._shown is not None and text != before:
+            self._shown.set_description(
+                f"{self._description}, {text}" if text else self._description
+            )
+        return before
+
+    def refresh(self) -> None:
+        """Let the clock go on while the bar stands still."""
+        if self._shown is not None:
+            self._shown.refresh()
+
+    def finish(self) -> None:
+        """End at 100%: what has been done was all that was needed."""
+        shown = self._shown
+        if shown is None or shown.disable or shown.n == shown.total:
+            return
+        done, since = shown.n, shown.start_t
+        if hasattr(shown, "container"):
+            # a notebook's bar learns its length by a reset only, which forgets all else
+            shown.reset(total=done)
+            shown.n, shown.start_t = done, since
+        shown.total = done
+        shown.refresh()
+
+
+@contextlib.contextmanager
+def progress(
+    total: int, description: str, show: bool = True, done: int = 0, unit: str = "batch"
+) -> Iterator[Bar]:
+    """Show a bar over batches while the context lasts.
+
+    Parameters
+    ----------
+    total : int
+        How often the bar will be moved at most, what is `done` before included.
+    description : str
+    show : bool, default True
+    done : int, default 0
+    unit : str, default "batch"
+        What is counted.
+
+    Yields
+    ------
+    Bar
+        Moves the bar by one when called; does nothing if it is not wanted or tqdm is not installed.
+
+    Examples
+    --------
+    >>> from arviz_swiss.parallel.progress import progress
+    >>> with progress(2, "Sampling", show=False) as advance:
+    ...     before = advance.stage("compiling")
+    ...     advance()
+    """
+    tqdm = _tqdm() if show else None
+    if tqdm is None:
+        yield Bar(description)
+    else:
+        with tqdm(total=total, initial=done, desc=description, unit=unit) as shown:
+            yield Bar(description, shown)
+
+
+@contextlib.contextmanager
+def waiting_for(begun: Callable[[], bool], bar: Bar, stage: str) -> Iterator[None]:
+    """Show a stage, and let the clock go on, until something has begun.
+
+    Parameters
+    ----------
+    begun : callable
+        Asked every half second, in another thread.
+    bar : Bar
+    stage : str
+    """
+    ended = threading.Event()
+    bar.stage(stage)
+
+    def watch() -> None:
+        while not ended.wait(INTERVAL):
+            if begun():
+                bar.stage()
+                return
+            bar.refresh()
+
+    watching = threading.Thread(target=watch, daemon=True)
+    if bar.is_shown:
+        watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watching.is_alive():
+            watching.join()
+
+
+def _tqdm():
+    with warnings.catch_warnings():
+        # a notebook without ipywidgets gets a bar of text; that need not be said
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            return None
+    return tqdm

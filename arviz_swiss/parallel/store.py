@@ -1,0 +1,359 @@
+"""Keep finished batches in a folder: written whole or not at all, and read back only if whole."""
+
+import contextlib
+import datetime
+import errno
+import hashlib
+import json
+import numbers
+import os
+import sys
+import uuid
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.data import containers
+from arviz_swiss.data.messages import MergeWarning
+
+__all__ = [
+    "create_settings",
+    "fingerprint",
+    "read_batch",
+    "read_settings",
+    "require_same",
+    "write_batch",
+]
+
+SETTINGS = "settings.json"
+
+# What file systems without hard links say: exFAT, and many that are mounted over a network.
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+
+# Values whose text says all about them; that of arrays is abbreviated.
+PRINTED = (
+    str,
+    bytes,
+    bool,
+    numbers.Number,
+    np.generic,
+    datetime.date,
+    datetime.timedelta,
+    type(None),
+)
+
+
+def fingerprint(data: Any) -> str:
+    """Return a short text that differs whenever the values, names or types of the data differ.
+
+    Parameters
+    ----------
+    data : array, DataFrame, Series, Dataset, dict or list of these, or any picklable object
+
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arviz_swiss.parallel.store import fingerprint
+    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
+    True
+    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.arange(3.0)})
+    False
+    """
+    digest = hashlib.sha256()
+    _feed(digest, data)
+    return digest.hexdigest()[:16]
+
+
+def read_settings(folder: Path) -> dict[str, Any] | None:
+    """Return the settings that a folder was made with, or None if it holds no batches yet.
+
+    Parameters
+    ----------
+    folder : Path
+        It need not exist.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds batches but no settings, or settings that `create_settings` did not
+        write.
+    """
+    path = folder / SETTINGS
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        # settings come before batches, so that another process may have written both meanwhile
+        if any(folder.glob("b*.nc")) and not path.exists():
+            raise ValueError(
+                f"folder {folder} holds batches but no {SETTINGS} that says how they were made. "
+                "Pass another folder, or empty this one."
+            ) from None
+        return None
+    except ValueError as error:
+        raise _not_settings(path, str(error)) from error
+    if not isinstance(settings, dict):
+        raise _not_settings(path, f"it holds a {type(settings).__name__}, expected an object")
+    if type(seed := settings.get("random_seed")) is not int or seed < 0:
+        raise _not_settings(path, f"its random_seed is {seed!r}, expected an integer")
+    return settings
+
+
+def _not_settings(path: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"{path} cannot be read as the settings of a folder: {reason}. Pass another folder, or "
+        "empty this one."
+    )
+
+
+def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a folder whose batches were made with other settings.
+
+    Parameters
+    ----------
+    recorded, settings : mapping
+        The settings of the folder, and those of now. Both are flat.
+    folder : Path
+        Named in the error.
+
+    Raises
+    ------
+    ValueError
+        If any setting differs; each is named with its old and its new value.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from arviz_swiss.parallel.store import require_same
+    >>> require_same({"draws": 500}, {"draws": 1000}, Path("runs"))
+    Traceback (most recent call last):
+    ...
+    ValueError: folder runs was made with other settings: draws: 500 → 1000. ...
+    """
+    now = json.loads(json.dumps(settings))
+    if "partition" in now and "partition" not in recorded:
+        raise ValueError(
+            f"folder {folder} was made by an earlier version of arviz_swiss, which did not record "
+            "the partition, so that it cannot be resumed. Pass another folder to begin anew."
+        )
+    names = [name for name in {**recorded, **now} if recorded.get(name) != now.get(name)]
+    if names:
+        changes = ", ".join(f"{name}: {recorded.get(name)} → {now.get(name)}" for name in names)
+        raise ValueError(
+            f"folder {folder} was made with other settings: {changes}. Pass the same settings to "
+            "resume it, or another folder to begin anew."
+        )
+
+
+def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Make the folder if need be and record the settings in it, unless it has settings already.
+
+    Parameters
+    ----------
+    folder : Path
+    settings : mapping
+        Flat, of text, numbers and None, with a `random_seed`.
+
+    Returns
+    -------
+    bool
+        Whether these are now the folder's settings. False if another process was first: of several
+        at once, one alone gets True, and the others read what it wrote, whole.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written to.
+    """
+    text = json.dumps(settings, indent=2) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(folder / SETTINGS, text.encode(), replace=False)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and (folder / SETTINGS).exists():
+            return False
+        raise OSError(
+            error.errno,
+            f"folder {folder} cannot be written to: {error.strerror}. Pass another folder",
+        ) from error
+    return True
+
+
+def write_batch(folder: Path, label: str, idata: Any) -> None:
+    """Write one batch, so that its file is either complete or not there.
+
+    Parameters
+    ----------
+    folder : Path
+    label : str
+        The batch's name; the file is named after it.
+    idata : InferenceData or DataTree
+
+    Raises
+    ------
+    OSError
+        If the disk is full or the folder is not writable. Nothing is left behind then.
+    """
+    # HDF5 crashes the whole process when the disk fills up under it, so it never sees the disk.
+    groups = containers.read(idata).groups
+    tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
+    with _no_cluster_locks():
+        content = tree.to_netcdf(engine="h5netcdf")
+    try:
+        _write_whole(_path(folder, label), content)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"batch {label} was sampled but could not be saved in {folder}: {error.strerror}",
+        ) from error
+
+
+def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None) -> Any | None:
+    """Read one batch, or return None if it is not there or not whole.
+
+    Parameters
+    ----------
+    folder : Path
+    label : str
+        The batch's name.
+    attrs : mapping, optional
+        Attributes that its posterior must have: they tell the run that it belongs to.
+
+    Returns
+    -------
+    InferenceData, DataTree or None
+        In memory; the file is closed.
+
+    Raises
+    ------
+    ValueError
+        If the file is whole but of another run or batch. It is left alone.
+
+    Warns
+    -----
+    MergeWarning
+        If there is a file but it cannot be read to its end.
+    """
+    path = _path(folder, label)
+    if not path.exists():
+        return None
+    try:
+        groups = containers.read(path).groups
+        loaded = {name: dataset.load() for name, dataset in groups.items()}
+        containers.close(groups)
+        recorded = loaded["posterior"].attrs
+        held = recorded["swiss_batch"]
+    except Exception as error:
+        warnings.warn(
+            f"batch {label}: {path} cannot be read to its end ({error}); it is sampled again.",
+            MergeWarning,
+            stacklevel=3,
+        )
+        return None
+    if held != label:
+        raise ValueError(
+            f"{path} holds batch {held}, not {label}. Move the file away and run the same call "
+            "again to have the batch sampled."
+        )
+    _require_attrs(recorded, attrs or {}, path)
+    return containers.build(loaded, containers.native_kind())
+
+
+def _require_attrs(recorded: Mapping[str, Any], attrs: Mapping[str, Any], path: Path) -> None:
+    names = [name for name in attrs if recorded.get(name) != attrs[name]]
+    if names:
+        raise ValueError(
+            f"{path} is of another run than {SETTINGS} beside it: {', '.join(names)} differ. "
+            "Batches of two partitions cannot be merged. Move the file away and run the same call "
+            "again to have the batch sampled, or pass another folder."
+        )
+
+
+def _no_cluster_locks() -> contextlib.AbstractContextManager:
+    """Keep xarray from asking an active Dask cluster for a lock, which memory cannot have."""
+    dask = sys.modules.get("dask")
+    return contextlib.nullcontext() if dask is None else dask.config.set(scheduler="synchronous")
+
+
+def _path(folder: Path, label: str) -> Path:
+    return folder / f"{label}.nc"
+
+
+def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) -> None:
+    """Write to a temporary name that no reader looks at, and rename once all is on the disk."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(temporary, path)
+        else:
+            _link(temporary, path, content)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+    _sync_folder(path.parent)
+
+
+def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
+    """Give a file its name unless the name is taken, which a rename would not notice."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        # what a process that is killed here leaves behind is no JSON, and is refused
+        with open(path, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the new name itself on the disk, where the system lets folders be opened."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _feed(digest, data: Any) -> None:
+    """Feed values one by one, each with its type and length: no two may read alike."""
+    if isinstance(data, PRINTED):
+        text = repr(data)
+        digest.update(f"{len(text)} {text}".encode())
+    elif isinstance(data, xr.Dataset | xr.DataArray):
+        _feed(digest, data.to_dict(data="array"))
+    elif isinstance(data, Mapping):
+        digest.update(f"mapping {len(data)} ".encode())
+        for name in sorted(data, key=str):
+            _feed(digest, name)
+            _feed(digest, data[name])
+    elif hasattr(data, "iloc"):
+        columns = data.items() if data.ndim == 2 else [(data.name, data)]
+        _feed(digest, [(name, column.to_numpy()) for name, column in columns])
+        _feed(digest, data.index.to_numpy())
+    elif isinstance(data, np.ndarray) and not data.dtype.hasobject:
+        digest.update(f"{data.dtype.str}{data.shape} ".encode())
+        digest.update(data.tobytes())
+    elif isinstance(data, np.ndarray | list | tuple):
+        shape = data.shape if isinstance(data, np.ndarray) else len(data)
+        digest.update(f"{type(data).__name__}{shape} ".encode())
+        for value in data.flat if isinstance(data, np.ndarray) else data:
+            _feed(digest, value)
+    else:
+        digest.update(cloudpickle.dumps(data))

@@ -1,0 +1,205 @@
+"""plot_batches(): the sub-posteriors before and after the merge."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.checking.discrepancy import check_finite, match_parameters
+from arviz_swiss.checking.findings import labels_of
+from arviz_swiss.checking.selection import selected, selected_as_merged
+from arviz_swiss.data import containers
+from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
+from arviz_swiss.merging.merged import merged_names, read_merged
+from arviz_swiss.merging.subposteriors import check_moved, subposteriors, unmoved
+from arviz_swiss.plots import style
+
+# In which of a parameter's two panels each kind of density is drawn.
+COLUMNS = {"batches": [0], "batches, mapped": [1], "merged": [0, 1], "reference": [0, 1]}
+
+
+def plot_batches(
+    merged: Any,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    group: str = "posterior",
+    reference: Any = None,
+    transforms: Mapping[str, Any] | None = None,
+    model: Any = None,
+    labeller: Any = None,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """Draw every batch's marginal densities before the merge and after it, and the merged one.
+
+    Each parameter has two panels: the batches as they were sampled, and as they were mapped. The
+    merged density is on top in both.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` returned it with a method that moves draws.
+    var_names, filter_vars, coords
+        What to draw, as in ArviZ. The first 40 parameters when there are more.
+    group : str, default "posterior"
+    reference : InferenceData, DataTree or Dataset, optional
+        A posterior of all data, whose density is drawn too; matched by label.
+    transforms : mapping of variable to transform, optional
+        Your own transform objects, if you merged with any.
+    model : pymc.Model, optional
+        The model that you merged with, if any. Without it, variables that were merged in its
+        unconstrained space are drawn there.
+    labeller : ArviZ labeller, optional
+    axes : array of matplotlib Axes, optional
+        Two for each parameter. Without them a figure is made, with a legend above the panels.
+    figsize : tuple, optional
+
+    Returns
+    -------
+    array of matplotlib Axes
+        A row for each parameter, of two panels: before, mapped.
+
+    See Also
+    --------
+    plot_shift : the batches' means, in the order of the batches
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [{"mu": rng.normal(mean, 1, size=(4, 500))} for mean in (-1, 1)]
+    >>> axes = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"))
+    >>> [ax.get_title() for ax in axes[0]]
+    ['mu', 'mu, mapped']
+    """
+    groups, _ = read_merged(merged, group)
+    check_moved(groups, group)
+    is_moved = groups[group].attrs.get("swiss_space") == "model" and model is None
+    if is_moved:
+        chosen = selected_as_merged(groups, group, var_names, filter_vars, coords)
+        batches = _unmoved(groups, group)
+    else:
+        own = groups[group][merged_names(groups)]
+        chosen = selected(own, var_names, filter_vars, coords)
+        batches = _on_own_scale(merged, group, transforms, model)
+    whole = _flat(chosen, chosen)
+    varying = np.ptp(whole, axis=0) > 0
+    labels = _labels(groups, group, chosen, labeller, is_moved)[varying]
+    if not labels.size:
+        raise ValueError(f"var_names={var_names!r}: only constants are selected.")
+    owners = chosen["batch"].values.astype(str)
+    after = [whole[row] for row in _rows_by_owner(owners, chosen.sizes["draw"])]
+    drawn = {
+        "batches": [_flat(one, chosen) for one in batches],
+        "batches, mapped": after,
+        "merged": [whole],
+    }
+    if reference is not None:
+        drawn["reference"] = [_reference(chosen, reference, groups, group, is_moved)]
+    count = style.limit_panels(labels)
+    axes, is_new = style.make_axes(2 * count, axes, figsize, together=2, panel=(2.6, 2.0))
+    axes = axes.reshape(count, 2)
+    lines = _lines(len(batches))
+    for kind, samples in drawn.items():
+        for column in COLUMNS[kind]:
+            _draw(axes[:, column], [rows[:, varying] for rows in samples], kind, lines[kind])
+    for pair, label in zip(axes, labels, strict=False):
+        _finish(pair, label)
+    if is_new:
+        style.legend_above(axes[0, 0].figure, _handles(drawn, lines))
+    return axes
+
+
+def _unmoved(groups: containers.Groups, group: str) -> list[xr.Dataset]:
+    """Return the batches before their maps, in the space of the merge."""
+    maps, owners = groups["swiss_transform"], groups[group]["batch"].values.astype(str)
+    return [
+        unmoved(groups, group, maps.isel(batch=position), owners == label)
+        for position, label in enumerate(labels_of(groups))
+        if label in owners
+    ]
+
+
+def _on_own_scale(merged: Any, group: str, transforms: Any, model: Any) -> list[xr.Dataset]:
+    """Return the batches before their maps, on the variables' own scale."""
+    found = subposteriors(merged, group=group, transforms=transforms, model=model).values()
+    return [containers.read(one, group).groups[group] for one in found]
+
+
+def _labels(groups, group: str, chosen: xr.Dataset, labeller: Any, is_moved: bool) -> np.ndarray:
+    """Return a label a parameter, which says where it is drawn unconstrained."""
+    layout = layout_of(chosen, list(chosen.data_vars))
+    transformed = groups.get(f"unconstrained_{group}", {}) if is_moved else {}
+    return np.array(
+        [
+            label + (" (unconstrained)" if owner in transformed else "")
+            for label, owner in zip(layout.labels(labeller), layout.owners(), strict=True)
+        ]
+    )
+
+
+def _reference(chosen: xr.Dataset, reference: Any, groups, group: str, is_moved: bool):
+    """Return the reference's draws of what is chosen, matched by label."""
+    transformed = groups.get(f"unconstrained_{group}", {}) if is_moved else {}
+    if moved := [name for name in chosen.data_vars if name in transformed]:
+        raise ValueError(
+            f"{', '.join(moved)}: merged in a model's unconstrained space, where the reference is "
+            "not. Pass the model as model= to draw both on their own scale."
+        )
+    _, found = match_parameters(chosen, reference, group=group)
+    check_finite(found)
+    return found.rows
+
+
+def _flat(dataset: xr.Dataset, chosen: xr.Dataset) -> np.ndarray:
+    """Return the draws of the chosen elements as one (rows, parameters) array."""
+    layout = layout_of(chosen, list(chosen.data_vars))
+    dims = [dim for dim in chosen.dims if dim not in containers.SAMPLE_DIMS and dim in dataset.dims]
+    labelled = {dim: chosen[dim].values for dim in dims if dim in dataset.coords}
+    arrays = sample_arrays(dataset[layout.names].sel(labelled), layout)
+    return gather_all(as_rows(arrays, layout), layout)
+
+
+def _rows_by_owner(owners: np.ndarray, draws: int) -> list[np.ndarray]:
+    """Return which rows, chains end to end, are each batch's."""
+    rows = np.repeat(owners, draws)
+    return [rows == label for label in dict.fromkeys(owners)]
+
+
+def _lines(batches: int) -> dict[str, dict[str, Any]]:
+    """Return how each kind of density is drawn."""
+    thin = {"alpha": style.faintness(batches), "linewidth": 0.8}
+    return {
+        "batches": {"color": style.BLUE, **thin},
+        "batches, mapped": {"color": style.ORANGE, **thin},
+        "merged": {"color": style.BLACK, "linewidth": 1.6},
+        "reference": {"color": style.GREEN, "linewidth": 1.6, "linestyle": "--"},
+    }
+
+
+def _finish(pair: np.ndarray, label: str) -> None:
+    for ax, title in zip(pair, (label, f"{label}, mapped"), strict=True):
+        style.set_title(ax, title)
+        ax.set_yticks([])
+        ax.set_ylim(bottom=0)
+        ax.spines[["left", "top", "right"]].set_visible(False)
+
+
+def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], kind: str, line: dict) -> None:
+    """Draw one density a sample and parameter; the first of them carries the label."""
+    for position, rows in enumerate(samples):
+        for ax, column in zip(axes, np.ascontiguousarray(rows.T), strict=False):
+            if np.ptp(column) > 0:
+                grid, density, _ = containers.kde(column)
+                ax.plot(grid, density, label=kind if position == 0 else None, **line)
+
+
+def _handles(drawn: Mapping[str, Any], lines: Mapping[str, dict[str, Any]]) -> list:
+    """Return one legend line for each kind of density, dark enough to be told apart."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], **{**lines[kind], "alpha": 1.0}, label=kind) for kind in drawn]

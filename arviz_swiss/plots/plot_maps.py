@@ -1,0 +1,172 @@
+"""plot_maps(): the three steps of the merge, for two parameters."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.checking.findings import labels_of
+from arviz_swiss.checking.selection import parameter_positions
+from arviz_swiss.checking.statistics import can_diagnose, merged_groups, sample_of
+from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import open_groups, present_moments
+from arviz_swiss.plots import style
+from arviz_swiss.plots.plot_shift import parameter_labels
+
+TITLES = ("sub-posteriors", "centred and scaled", "shifted: merged")
+MOST_POINTS = 2000
+
+
+class Cloud(NamedTuple):
+    """One batch in one panel: points, and the mean and covariance of the whole of them."""
+
+    points: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def plot_maps(
+    merged: Any,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    coords: Mapping[str, Any] | None = None,
+    group: str = "posterior",
+    prob: float = 0.9,
+    labeller: Any = None,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """Draw what the merge does to two parameters: the batches, centred and scaled, and shifted.
+
+    Figure 1 of the paper, for any merge by maps: every batch an ellipse and some of its draws, the
+    merged posterior in black. In the middle panel the dashed ellipses are centred but not scaled.
+
+    Parameters
+    ----------
+    merged : InferenceData or DataTree
+        As `merge` returned it with a method that moves draws.
+    var_names, filter_vars, coords
+        What to draw, as in ArviZ: the first two parameters that they select. Of a variable that was
+        merged with another number of elements, such as a simplex, `coords` keep all.
+    group : str, default "posterior"
+    prob : float, default 0.9
+        Probability inside the ellipses, which are those of Gaussians in the space of the merge.
+    labeller : ArviZ labeller, optional
+    axes : sequence of three matplotlib Axes, optional
+        Without them a figure is made, with a legend above the panels.
+    figsize : tuple, optional
+
+    Returns
+    -------
+    array of three matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        When fewer than two parameters are selected, or the draws were newly made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> batches = [{"beta": rng.normal(size=(4, 500, 2))} for _ in range(3)]
+    >>> axes = az_swiss.plot_maps(az_swiss.merge(batches, kind="inflated"))
+    >>> [ax.get_title() for ax in axes]
+    ['sub-posteriors', 'centred and scaled', 'shifted: merged']
+    """
+    style.check_prob(prob)
+    groups = merged_groups(merged, group)
+    if not can_diagnose(groups):
+        raise ValueError(
+            'these draws were newly made, not mapped: plot_maps needs method="swiss" or another '
+            "that moves draws."
+        )
+    pair = parameter_positions(groups, group, var_names, filter_vars, coords)[:2]
+    if pair.size < 2:
+        raise ValueError("plot_maps draws two parameters, but only one is selected.")
+    batches = labels_of(groups)
+    axes, is_new = style.make_axes(3, axes, figsize, panel=(3.4, 3.2))
+    radius = float(np.sqrt(chi2.isf(1 - prob, 2)))
+    few = len(batches) <= len(style.CYCLE)
+    colours = style.CYCLE[: len(batches)] if few else [style.BLUE] * len(batches)
+    line = {
+        "linewidth": 1.4 if few else 0.8,
+        "alpha": 1.0 if few else style.faintness(len(batches)),
+    }
+    for clouds, label, colour in zip(_clouds(groups, group, pair), batches, colours, strict=True):
+        for ax, cloud in zip(axes, clouds[:3], strict=True):
+            ax.plot(*cloud.points.T, ".", color=colour, markersize=1.5, alpha=0.25, zorder=0)
+            ax.plot(*_ellipse(cloud, radius), color=colour, label=label, **line)
+        dashed = {**line, "linewidth": line["linewidth"] / 2, "linestyle": "--"}
+        axes[1].plot(*_ellipse(clouds[3], radius), color=colour, **dashed)
+    opened = open_groups(groups, containers.native_kind(), group)
+    _draw_merged(axes, present_moments(opened), pair, radius)
+    _finish(axes, parameter_labels(groups, group, labeller)[pair])
+    if is_new:
+        _legend(axes, batches, few)
+    return axes
+
+
+def _clouds(groups: containers.Groups, group: str, pair: np.ndarray) -> list[list[Cloud]]:
+    """Return each batch raw, centred and scaled, and shifted; and, last, centred but not scaled."""
+    sample, maps = sample_of(groups, group), groups["swiss_transform"]
+    most = max(1, MOST_POINTS // len(sample.before))
+    block = np.ix_(pair, pair)
+    result = []
+    for position, (before, after) in enumerate(zip(sample.before, sample.after, strict=True)):
+        one = maps.isel(batch=position)
+        scale, covariance = one["scale"].values, one["covariance"].values
+        scaled = (scale @ covariance @ scale.T)[block]
+        mean, target = one["mean"].values[pair], one["target"].values[pair]
+        raw, moved = _some(before[..., pair], most), _some(after[..., pair], most)
+        nowhere = np.zeros(2)
+        result.append(
+            [
+                Cloud(raw, mean, covariance[block]),
+                Cloud(moved - target, nowhere, scaled),
+                Cloud(moved, target, scaled),
+                Cloud(raw - mean, nowhere, covariance[block]),
+            ]
+        )
+    return result
+
+
+def _some(draws: np.ndarray, most: int) -> np.ndarray:
+    rows = draws.reshape(-1, draws.shape[-1])
+    return rows[:: -(-len(rows) // most)]
+
+
+def _ellipse(cloud: Cloud, radius: float) -> np.ndarray:
+    angle = np.linspace(0, 2 * np.pi, 121)
+    circle = radius * np.array([np.cos(angle), np.sin(angle)])
+    return cloud.mean[:, None] + np.linalg.cholesky(cloud.covariance) @ circle
+
+
+def _draw_merged(axes: np.ndarray, present: Gaussian, pair: np.ndarray, radius: float) -> None:
+    covariance, mean = present.covariance[np.ix_(pair, pair)], present.mean[pair]
+    for ax, centre in zip(axes, (mean, np.zeros(2), mean), strict=True):
+        cloud = Cloud(np.empty((0, 2)), centre, covariance)
+        ax.plot(*_ellipse(cloud, radius), color=style.BLACK, linewidth=2.0, label="merged")
+
+
+def _finish(axes: np.ndarray, labels: Sequence[str]) -> None:
+    for ax, title in zip(axes, TITLES, strict=True):
+        ax.set_title(title, fontsize="medium")
+        ax.set_xlabel(labels[0])
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel(labels[1])
+
+
+def _legend(axes: np.ndarray, batches: Sequence[str], few: bool) -> None:
+    handles, names = axes[0].get_legend_handles_labels()
+    if few:
+        shown = handles
+    else:
+        shown = [handles[0], handles[-1]]
+        names = [f"{len(batches)} batches", names[-1]]
+    for handle in style.legend_above(axes[0].figure, shown, names).legend_handles:
+        handle.set_alpha(1.0)

@@ -1,0 +1,331 @@
+"""Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
+
+import numbers
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from threadpoolctl import threadpool_limits
+
+from arviz_swiss.base.seeds import generator
+from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel.partition import row_count, take
+from arviz_swiss.parallel.progress import progress, waiting_for
+from arviz_swiss.pymc.checking import check_models
+from arviz_swiss.pymc.runs import finished_batches, plan_run
+from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
+from arviz_swiss.pymc.worker import KINDS, Task, sample_task
+
+__all__ = ["BatchError", "sample_batches"]
+
+# Beside the bar: until the first batch samples, which other machines tell only when it is done.
+COMPILING = "compiling before the first batch"
+
+
+class BatchError(RuntimeError):
+    """Some batches could not be sampled or saved; the others are kept.
+
+    Parameters
+    ----------
+    failed : dict of str to Exception
+        The cause, by the label of the batch.
+    idatas : dict of str to InferenceData or DataTree
+        The batches that were sampled, by label.
+    folder : Path, optional
+        Where the sampled batches were saved.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc import BatchError
+    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
+    >>> print(error)
+    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
+    """
+
+    def __init__(
+        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
+    ):
+        self.failed = failed
+        self.idatas = idatas
+        self.folder = folder
+        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
+        advice = (
+            "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
+            "only what is missing."
+            if folder is None
+            else f"Mend the cause and run the same call again: it takes finished batches from "
+            f"{folder} and samples only what is missing. If build itself must change, pass another "
+            "folder."
+        )
+        super().__init__(
+            f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
+            f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
+        )
+
+    def __reduce__(self):
+        """Pickle with all that it carries."""
+        return BatchError, (self.failed, self.idatas, self.folder)
+
+
+def sample_batches(
+    build: Callable[[Any], pm.Model],
+    data: Any,
+    *,
+    batches: int,
+    groups: Any = None,
+    stratify: Any = None,
+    kind: str = "inflated",
+    untransformed: str | Sequence[str] = (),
+    executor: Any = None,
+    folder: str | Path | None = None,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 2,
+    nuts_sampler: str | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+    **sample_kwargs: Any,
+) -> list[Any]:
+    r"""Split the data into batches and sample the sub-posterior of each.
+
+    Parameters
+    ----------
+    build : callable
+        The ordinary model function: ``build(batch_data) -> pymc.Model``, where ``batch_data`` is of
+        the same type as `data` and holds the rows of one batch. Closures and functions defined in a
+        notebook are fine. A ``bambi.Model`` will do, if it does not centre its predictors.
+    data : array, DataFrame, dict of arrays, or xarray Dataset
+        All rows.
+    batches : int
+        Number of batches.
+    groups, stratify : array-like or hashable, optional
+        One label per row, or the name of a column of `data`: rows that stay together, and values
+        that are spread evenly. See `arviz_swiss.parallel.partition.partition`.
+    kind : {"inflated", "fractionated", "full_prior"}, default "inflated"
+        What each batch samples: the prior times the likelihood to the power :math:`N / n_b`; the
+        prior to the power :math:`n_b / N` times the likelihood; or the model as it is, together
+        with draws from the prior. Models with random effects need "fractionated" and `groups`.
+    untransformed : str or sequence of str, optional
+        With "fractionated": variables that will be merged on their own scale, by
+        ``merge(..., transforms={name: None})``. See `arviz_swiss.pymc.fractionate`.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Where to run; by default a pool of one process per core. Threads run side by side only with
+        nutpie. The workers of a Dask cluster need this package.
+    folder : path, optional
+        Where each finished batch is saved at once. Run the same call again to sample only what is
+        missing. A folder holds one run: processes that begin it at once sample the same batches,
+        by the seed of the first, and what another run has left there is refused.
+    draws, tune, chains : int
+        Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
+    nuts_sampler : str, optional
+        As in ``pymc.sample``, whose default it is.
+    random_seed : int or numpy.random.Generator, optional
+        The same seed gives the same batches and draws, on every executor. The batches are those
+        that `partition` makes of the same data, `batches`, `groups`, `stratify` and integer seed.
+        Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
+        the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
+    progressbar : bool, default True
+        Show one progress bar over the batches. It says that models are being compiled,
+        until the first batch samples.
+    **sample_kwargs
+        Further arguments of ``pymc.sample``, such as ``target_accept``.
+
+    Returns
+    -------
+    list of InferenceData or DataTree
+        One per batch, in order, each with the groups ``posterior``, ``sample_stats``,
+        ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
+        ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
+        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
+        ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
+        ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
+        ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and ``swiss_pymc_version``.
+
+    Raises
+    ------
+    BatchError
+        If some batches failed. The others are saved, and returned on the exception.
+    ValueError, TypeError
+        Before sampling, if the arguments or the model cannot be used, if no sampler reads an
+        argument, or if `folder`, or a file in it, was made with other settings or another `build`:
+        its source, or data and functions that it refers to.
+    OSError
+        If `folder` cannot be written to.
+
+    Warns
+    -----
+    MergeWarning
+        If a saved batch is damaged and must be sampled again, or missing batches of a folder will
+        be sampled with other versions of this package or PyMC than it was begun with.
+
+    See Also
+    --------
+    arviz_swiss.parallel.partition.partition : How rows are assigned to batches.
+    arviz_swiss.pymc.inflate, arviz_swiss.pymc.fractionate : The models that are sampled.
+
+    Notes
+    -----
+    With nutpie, and data in ``pm.Data``, each worker compiles one model and swaps the data of its
+    batches. It compiles afresh, about a minute on PyMC 6, so that the same seed gives the same
+    draws on every executor and after a resume; the environment variable
+    ``ARVIZ_SWISS_COMPILE_CACHE=1`` gives up the last digit for a start in seconds from what
+    PyTensor has kept on the disk.
+
+    A free variable is taken as local to its batch if its size or coordinates differ
+    between the first two batches, or change when the rows of both are put into one model; the
+    latter also finds the effects of equally many groups per batch that have no coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from arviz_swiss.pymc import sample_batches
+    >>> def build(batch):
+    ...     with pm.Model() as model:
+    ...         mu = pm.Normal("mu", 0, 10)
+    ...         pm.Normal("y", mu, 1, observed=pm.Data("y_data", batch))
+    ...     return model
+    >>> y = np.random.default_rng(1).normal(3, 1, size=400)
+    >>> with ThreadPoolExecutor(1) as executor:
+    ...     idatas = sample_batches(
+    ...         build, y, batches=4, executor=executor, nuts_sampler="nutpie",
+    ...         draws=100, tune=200, random_seed=1, progressbar=False,
+    ...     )
+    >>> [idata.posterior.attrs["swiss_batch"] for idata in idatas]
+    ['b0', 'b1', 'b2', 'b3']
+    >>> idatas[0].posterior.attrs["swiss_size"], idatas[0].posterior.attrs["swiss_power"]
+    (100, 4.0)
+    """
+    untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
+    _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
+    executors.check_executor(executor)
+    check_sample_kwargs(sample_kwargs, nuts_sampler)
+    folder = None if folder is None else Path(folder)
+    random_seed = None if random_seed is None else _integer_seed(random_seed)
+    sampling = {
+        "kind": kind,
+        "untransformed": ", ".join(untransformed) or None,
+        "draws": int(draws),
+        "tune": int(tune),
+        "chains": int(chains),
+        "nuts_sampler": nuts_sampler or default_sampler(),
+        "sample_kwargs": _text(sample_kwargs),
+    }
+    division = {"batches": batches, "groups": groups, "stratify": stratify}
+    begun = False
+    while not begun:
+        run = plan_run(build, data, division, sampling, random_seed, folder)
+        idatas = finished_batches(folder, run)
+        if len(idatas) == len(run.indices):
+            return list(idatas.values())
+        first, local = check_models(
+            build, data, list(run.indices.values()), kind, untransformed, groups is not None
+        )
+        # another process may begin the folder while models are checked: then its settings hold
+        begun = folder is None or run.recorded or store.create_settings(folder, run.settings)
+    seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
+    tasks = {}
+    for (label, index), batch_seed in zip(run.indices.items(), seeds, strict=True):
+        if label not in idatas:
+            tasks[label] = Task(
+                label=label,
+                build=build,
+                data=take(data, index),
+                rows=len(index),
+                total=row_count(data),
+                kind=kind,
+                untransformed=untransformed,
+                first=first,
+                local=local,
+                draws=draws,
+                tune=tune,
+                chains=chains,
+                nuts_sampler=nuts_sampler,
+                seeds=_integers(batch_seed, 2),
+                attrs=run.attrs,
+                sample_kwargs=sample_kwargs,
+            )
+    failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
+    idatas = {label: idatas[label] for label in run.indices if label in idatas}
+    if failed:
+        raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
+    return list(idatas.values())
+
+
+def _sample(
+    tasks: Mapping[str, Task], executor, folder, idatas, total, progressbar
+) -> dict[str, BaseException]:
+    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
+    failed = {}
+    # bitwise the same draws everywhere: sums depend on the number of BLAS threads
+    with (
+        threadpool_limits(1),
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
+        progress(total, "Sampling", progressbar, done=len(idatas)) as bar,
+        waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
+    ):
+        portable = {
+            label: executors.Portable(
+                task._replace(sign=os.path.join(signs, label)), by_value=task.build
+            )
+            for label, task in tasks.items()
+        }
+        for label, outcome in executors.run(sample_task, portable, executor):
+            if outcome.error is not None:
+                failed[label] = outcome.error
+            else:
+                idatas[label] = outcome.result
+                if folder is not None:
+                    try:
+                        store.write_batch(folder, label, outcome.result)
+                    # whatever it is, the other batches shall not be lost
+                    except Exception as error:
+                        failed[label] = error
+            bar.stage()
+            bar()
+    return failed
+
+
+def _check_arguments(build, kind, untransformed, **counts) -> None:
+    if not callable(build):
+        hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
+        raise TypeError(
+            f"build must be a function of one batch of the data that returns a pymc.Model, got "
+            f"{type(build).__name__!r}.{hint}"
+        )
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
+    if untransformed and kind != "fractionated":
+        raise ValueError(
+            f'untransformed= says where the prior is raised to a power, but kind="{kind}" leaves '
+            "it alone. Leave it out; merge(..., transforms={name: None}) is enough."
+        )
+    for name, value in counts.items():
+        least = 0 if name == "tune" else 1
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def _integer_seed(random_seed: Any) -> int:
+    rng = generator(random_seed)
+    if isinstance(random_seed, numbers.Integral):
+        return int(random_seed)
+    return int(rng.integers(2**63))
+
+
+def _integers(seed: np.random.SeedSequence, count: int) -> tuple[int, ...]:
+    return tuple(int(value) >> 1 for value in seed.generate_state(count))
+
+
+def _text(sample_kwargs: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(sample_kwargs.items()))
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,171 @@
+import arviz
+import numpy as np
+import pytest
+import xarray as xr
+
+import arviz_swiss as az_swiss
+from arviz_swiss.data import containers
+
+
+@pytest.fixture(scope="module")
+def merged():
+    rng = np.random.default_rng(0)
+    batches = {}
+    for b in range(5):
+        draws = xr.Dataset(
+            {
+                "beta": (("chain", "draw", "side"), rng.standard_normal((2, 200, 2))),
+                "p": (("chain", "draw", "part"), rng.dirichlet([5, 3, 2], size=(2, 200))),
+                "fixed": (("chain", "draw"), np.ones((2, 200))),
+            },
+            coords={"side": ["left", "right"]},
+            attrs={"swiss_size": 100 + b, "swiss_power": 5.0},
+        )
+        draws["beta"][...] += np.sqrt(5) * rng.standard_normal(2)
+        batches[f"n{b}"] = draws
+    batches["n2"]["beta"][..., 1] += 50
+    with pytest.warns(az_swiss.MergeWarning, match="disagree"):
+        return az_swiss.merge(batches, transforms={"p": "simplex"})
+
+
+@pytest.fixture(scope="module")
+def diagnosed(merged):
+    return az_swiss.diagnose(merged)
+
+
+def test_batches(diagnosed):
+    table = az_swiss.summary(diagnosed)
+    found = containers.read(diagnosed).groups["swiss_diagnostics"]
+    assert table.index.tolist() == [f"n{b}" for b in range(5)]
+    assert table["size"].tolist() == [100, 101, 102, 103, 104]
+    assert (table["power"] == 5).all()
+    assert (table["draws"] == 400).all()
+    np.testing.assert_array_equal(table["rhat"], found["rhat"].max("parameter"))
+    least = np.minimum(found["ess_bulk"], found["ess_tail"]).min("parameter")
+    np.testing.assert_array_equal(table["ess"], least)
+    np.testing.assert_array_equal(table["q"], found["batch_q"])
+    np.testing.assert_array_equal(table["p"], found["batch_q_pvalue"])
+    np.testing.assert_array_equal(table["influence"], found["influence"])
+    np.testing.assert_array_equal(table["sd_ratio_max"], found["sd_ratio"].max("parameter"))
+    np.testing.assert_array_equal(table["shift"].abs(), abs(found["shift"]).max("parameter"))
+    worst = found["parameter"].values[found["shape"].argmax("parameter")]
+    assert table["shape_variable"].tolist() == worst.tolist()
+    assert table["flag"].tolist() == ["", "", "disagrees", "", ""]
+    assert table["divergences"].isna().all()
+
+
+def test_batches_of_chosen_variables(diagnosed):
+    all_of_them = az_swiss.summary(diagnosed)
+    left = az_swiss.summary(diagnosed, var_names="beta", coords={"side": "left"})
+    assert abs(all_of_them.loc["n2", "shift"]) > 10
+    assert abs(left.loc["n2", "shift"]) < 5
+    assert set(left["shape_variable"]) == {"beta[left]"}
+    assert left["flag"].tolist() == all_of_them["flag"].tolist()
+
+
+def test_variables_stand_beside_arvizs_columns(diagnosed):
+    table = az_swiss.summary(diagnosed, kind="variables")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        usual = arviz.summary(containers.read(diagnosed).groups["posterior"], round_to="none")
+    assert table.columns[: usual.shape[1]].tolist() == usual.columns.tolist()
+    assert table.index.tolist() == usual.index.tolist()
+    np.testing.assert_array_equal(table["mean"], usual["mean"])
+    found = containers.read(diagnosed).groups["swiss_diagnostics"].sel(parameter="beta[right]")
+    row = table.loc["beta[right]"]
+    assert row["shift_batch"] == "n2"
+    assert row["shift"] == float(found["shift"].sel(batch="n2"))
+    assert row["p"] < 1e-6 < table.loc["beta[left]", "p"]
+    assert row["batch_rhat"] == float(found["rhat"].max())
+    assert row["shape"] == float(found["shape"].max())
+    assert row["skewness"] == float(found["skewness"].median())
+
+
+def test_elements_that_a_transform_has_fewer_of_share_one_row(diagnosed):
+    table = az_swiss.summary(diagnosed, kind="variables", var_names="p")
+    assert table.index.tolist() == ["p[0]", "p[1]", "p[2]"]
+    assert table["q"].nunique() == 1
+    assert table["mean"].nunique() == 3
+
+
+def test_constants_have_no_diagnostics(diagnosed):
+    table = az_swiss.summary(diagnosed, kind="variables")
+    assert np.isnan(table.loc["fixed", "q"])
+    assert table.loc["fixed", "mean"] == 1.0
+
+
+def test_constants_alone_have_the_same_columns(diagnosed):
+    table = az_swiss.summary(diagnosed, kind="variables", var_names="fixed")
+    assert table.index.tolist() == ["fixed"]
+    everything = az_swiss.summary(diagnosed, kind="variables")
+    assert table.columns.tolist() == everything.columns.tolist()
+    assert table.loc["fixed", "q":"shape"].isna().all()
+
+
+def test_coords_of_a_simplex_keep_all_that_it_was_merged_as(diagnosed):
+    whole = az_swiss.summary(diagnosed, var_names="p")
+    assert az_swiss.summary(diagnosed, var_names="p", coords={"part": [2]}).equals(whole)
+    left = {"side": ["left"]}
+    both = az_swiss.summary(diagnosed, coords=left | {"part": 0})
+    assert both.equals(az_swiss.summary(diagnosed, coords=left))
+    rows = az_swiss.summary(diagnosed, kind="variables", var_names="p", coords={"part": [2]})
+    everything = az_swiss.summary(diagnosed, kind="variables", var_names="p")
+    assert rows["mean"].tolist() == pytest.approx([everything.loc["p[2]", "mean"]])
+    with pytest.raises(ValueError, match="has no label"):
+        az_swiss.summary(diagnosed, coords={"part": 7})
+
+
+def test_summary_diagnoses_by_itself(merged, diagnosed):
+    assert az_swiss.summary(merged).equals(az_swiss.summary(diagnosed))
+
+
+def test_rounding(diagnosed):
+    assert az_swiss.summary(diagnosed, round_to=1)["rhat"].isin([1.0]).all()
+
+
+def test_newly_made_draws_leave_columns_empty():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 200))} for _ in range(3)]
+    table = az_swiss.summary(az_swiss.merge(batches, method="consensus", kind="inflated"))
+    assert table[["rhat", "ess", "shape"]].isna().all(axis=None)
+    assert table["q"].notna().all()
+    assert table["size"].isna().all()
+
+
+def test_unknown_kind_and_names(diagnosed):
+    with pytest.raises(ValueError, match="unknown kind 'rows'"):
+        az_swiss.summary(diagnosed, kind="rows")
+    with pytest.raises(ValueError, match="no gamma; the variables are beta, p"):
+        az_swiss.summary(diagnosed, var_names="gamma")
+    with pytest.raises(ValueError, match="coords name place"):
+        az_swiss.summary(diagnosed, coords={"place": 1})
+    with pytest.raises(ValueError, match="has no label"):
+        az_swiss.summary(diagnosed, coords={"side": "up"})
+
+
+def test_variables_with_dims_in_different_orders():
+    """ArviZ 1.x gives the rows of one of them the values of other elements."""
+    rng = np.random.default_rng(0)
+    centres = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("g", "h"))
+    centres = centres.assign_coords(g=["g0", "g1", "g2"], h=["h0", "h1"])
+
+    def draws(*dims):
+        noise = xr.DataArray(
+            0.1 * rng.standard_normal((2, 250, 3, 2)), dims=("chain", "draw", "g", "h")
+        )
+        return (centres + noise).transpose("chain", "draw", *dims)
+
+    batches = [xr.Dataset({"p": draws("g", "h"), "q": draws("h", "g")}) for _ in range(3)]
+    merged = az_swiss.merge(batches, kind="inflated")
+    table = az_swiss.summary(merged, kind="variables")
+    groups = containers.read(merged).groups
+    posterior = groups["posterior"]
+    for g in range(3):
+        for h in range(2):
+            for label, name in ((f"p[g{g}, h{h}]", "p"), (f"q[h{h}, g{g}]", "q")):
+                values = posterior[name].isel(g=g, h=h)
+                assert table.loc[label, "mean"] == pytest.approx(float(values.mean()), rel=1e-12)
+                # 1,500 draws of sd .1
+                assert table.loc[label, "mean"] == pytest.approx(2 * g + h, abs=5 * 0.1 / 1500**0.5)
+    turned = groups | {"posterior": posterior.transpose("h", "g", ...)}
+    again = az_swiss.summary(containers.build(turned, containers.native_kind()), kind="variables")
+    np.testing.assert_allclose(again.loc[table.index, "mean"], table["mean"], rtol=1e-12)

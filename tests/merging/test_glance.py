@@ -1,0 +1,148 @@
+"""What merge itself says of poor batches."""
+
+import numpy as np
+import pytest
+
+import arviz_swiss as az_swiss
+from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, glance
+
+BATCHES = 20
+
+
+def scattered(rng, draw):
+    return [draw(np.sqrt(BATCHES) * rng.standard_normal()) for _ in range(BATCHES)]
+
+
+def flat_towards_zero(rng):
+    """Draws of a scale that batches cannot bound from zero: on the log scale a long left tail."""
+    log_tau = np.log(np.abs(rng.normal(0.3, 0.2, size=(4, 500))))
+    return {"mu": rng.normal(rng.normal(), 1, size=(4, 500)), "tau": np.exp(log_tau)}
+
+
+def test_a_scale_that_batches_cannot_bound_from_zero_is_warned_of():
+    rng = np.random.default_rng(0)
+    batches = [flat_towards_zero(rng) for _ in range(BATCHES)]
+    options = {"kind": "fractionated", "transforms": {"tau": "log"}}
+    with pytest.warns(az_swiss.MergeWarning, match="strongly skewed") as caught:
+        merged = az_swiss.merge(batches, **options)
+    (message,) = [str(one.message) for one in caught if "strongly skewed" in str(one.message)]
+    assert "tau (-" in message
+    assert "sample again with untransformed=['tau']" in message
+    assert '"log"' not in message
+    report = az_swiss.report(merged)
+    (finding,) = [one for one in report.findings if one.flag == "skewed"]
+    assert '"log"' not in finding.remedy
+    assert "larger batches" in finding.remedy
+    # The advice: on its own scale each batch is next to Gaussian, and so is their product.
+    own = az_swiss.merge(batches, kind="fractionated")
+    # Folding at zero moves a batch's mean from .3 to .312; that of 40,000 draws has an sd of .001.
+    assert abs(float(own["posterior"]["tau"].mean()) - 0.312) < 0.005
+    # The sd of the product is .2 / sqrt(20).
+    assert abs(float(merged["posterior"]["tau"].mean()) - 0.3) > 0.2 / np.sqrt(20)
+
+
+def test_a_positive_variable_on_its_own_scale_is_named_in_the_advice(exact_draws):
+    rng = np.random.default_rng(1)
+    # Log rates scatter as those of inflated batches do: by sqrt(B) of their sds.
+    centres = 0.8 * np.sqrt(6) * rng.standard_normal(6)
+    logs = [exact_draws(rng, [c], np.array([[0.64]]), draws=4000)[..., 0] for c in centres]
+    batches = [{"rate": np.exp(one)} for one in logs]
+    with pytest.warns(az_swiss.MergeWarning, match=r'transforms=\{"rate": "log"\}'):
+        merged = az_swiss.merge(batches, kind="inflated")
+    (finding,) = [one for one in az_swiss.report(merged).findings if one.flag == "skewed"]
+    assert 'transforms={"rate": "log"}' in finding.remedy
+    mended = az_swiss.merge(batches, kind="inflated", transforms={"rate": "log"})
+    maps = mended["swiss_transform"]
+    np.testing.assert_allclose(maps["pooled_mean"], [centres.mean()], rtol=1e-9)
+    np.testing.assert_allclose(maps["pooled_covariance"], [[0.64]], rtol=1e-9)
+
+
+def test_clean_batches_are_not_warned_of():
+    rng = np.random.default_rng(2)
+    batches = scattered(rng, lambda c: {"x": c + rng.standard_normal((4, 300, 3))})
+    az_swiss.merge(batches, kind="inflated")
+
+
+def test_chains_apart_are_warned_of():
+    rng = np.random.default_rng(3)
+    batches = scattered(rng, lambda c: {"x": c + rng.standard_normal((4, 300))})
+    batches[7]["x"][0] += 3
+    with pytest.warns(az_swiss.MergeWarning, match=r"chains lie apart: batch 7 .*\(x\)"):
+        az_swiss.merge(batches, kind="inflated")
+
+
+def test_divergent_batches_are_warned_of(to_container):
+    rng = np.random.default_rng(4)
+    diverging = np.zeros((4, 300), dtype=bool)
+    few, many = diverging.copy(), diverging.copy()
+    few[0, :3], many[:, :15] = True, True
+
+    def merged_with(stats):
+        return az_swiss.merge(
+            [
+                to_container({"x": c + rng.standard_normal((4, 300))}, sample_stats=one)
+                for c, one in zip((-2.0, 0.0, 2.0), stats, strict=True)
+            ],
+            kind="inflated",
+        )
+
+    merged_with([{"diverging": diverging}, {"diverging": few}, {"diverging": few}])
+    with pytest.warns(az_swiss.MergeWarning, match=r"divergent: batch 2 .*5% of draws"):
+        merged_with([{"diverging": diverging}, {"diverging": few}, {"diverging": many}])
+
+
+def test_a_glance_sees_the_free_parameters_of_all_arrays():
+    rng = np.random.default_rng(5)
+    arrays = [rng.exponential(size=(2, 1000)), rng.standard_normal((2, 1000, 2))]
+    seen = glance(arrays, np.array([0, 2]))
+    assert seen.skewness[0] > 1 > abs(seen.skewness[1])
+    assert (seen.rhat < 1.2).all()
+    short = glance([rng.standard_normal((3, 20))], np.array([0]))
+    assert np.isnan(short.rhat).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "transformed", "suggested", "words", "never"),
+    [
+        ("inflated", ["s"], {"s": "log"}, 'transforms={"s": None}', '"log"'),
+        ("fractionated", ["s"], {"s": "log"}, "untransformed=['s']", '"log"'),
+        ("inflated", [], {"s": "log"}, 'transforms={"s": "log"}', "None"),
+        ("inflated", [], {"s": "logit"}, 'transforms={"s": "logit"}', "None"),
+        ("inflated", [], {}, "larger batches", "transforms"),
+    ],
+)
+def test_advice_on_skewed_variables(kind, transformed, suggested, words, never):
+    text = advise_skewed(["s", "s"], SkewAdvice(transformed, suggested, kind))
+    assert words in text
+    assert never not in text
+
+
+def test_a_probability_near_one_is_to_be_merged_on_the_logit_scale(exact_draws):
+    rng = np.random.default_rng(6)
+    centres = np.linspace(3, 5, 6)
+    logits = [exact_draws(rng, [c], np.eye(1), draws=4000)[..., 0] for c in centres]
+    batches = [{"p": 1 / (1 + np.exp(-one))} for one in logits]
+    with pytest.warns(az_swiss.MergeWarning, match=r'transforms=\{"p": "logit"\}'):
+        merged = az_swiss.merge(batches, kind="inflated")
+    (finding,) = [one for one in az_swiss.report(merged).findings if one.flag == "skewed"]
+    assert 'transforms={"p": "logit"}' in finding.remedy
+    mended = az_swiss.merge(batches, kind="inflated", transforms={"p": "logit"})
+    np.testing.assert_allclose(mended["swiss_transform"]["pooled_mean"], [centres.mean()])
+
+
+def test_no_logarithm_is_advised_where_a_draw_is_negative_or_the_left_tail_is_long():
+    rng = np.random.default_rng(7)
+    logs = 1.5 * rng.standard_normal((6, 4, 2000)) + 1.5 * np.sqrt(6) * np.arange(6)[:, None, None]
+    almost = np.exp(logs - logs.min())
+    # One draw in 48,000, which a glance does not see.
+    almost[0, 0, 1] = -0.01
+    for batches in (almost, 100 - rng.exponential(size=(6, 4, 500))):
+        with pytest.warns(az_swiss.MergeWarning, match="strongly skewed.*larger batches") as caught:
+            az_swiss.merge([{"x": batch} for batch in batches], kind="inflated")
+        assert not [one for one in caught if "transforms=" in str(one.message)]
+
+
+def test_one_batch_may_be_skewed():
+    batch = {"s": np.random.default_rng(8).lognormal(0, 1.2, size=(4, 500))}
+    merged = az_swiss.merge([batch], kind="inflated")
+    assert az_swiss.report(merged).findings == ()
