@@ -115,7 +115,7 @@ def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
 def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: float) -> Finding:
     pvalues = disagreement.parameter_pvalue
     worst = np.argsort(pvalues)[: int((pvalues < 0.01).sum())]
-    where = f", most in {brief(merged.parameters[worst])}" if worst.size else ""
+    where = f", most in {brief(merged.parameters[worst].tolist())}" if worst.size else ""
     signs = []
     if least < DISAGREE_ALL:
         signs.append(f"p = {least:.1g}" + (", without those named" if disagreement.named else ""))

@@ -125,7 +125,9 @@ def discrepancy(
     first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
     first, second = _varying(_checked(first), _checked(second))
     values, parts, floors, part_floors = _measure(first, second)
-    data = {name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES}
+    data: dict[str, tuple] = {
+        name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES
+    }
     for name in MEASURES:
         data[f"{name}_floor"] = ((), floors[name], {"description": f"noise floor of {name}"})
         data[f"{name}_by_parameter"] = ("parameter", parts[name], {"description": PARTS[name]})
@@ -335,10 +337,11 @@ def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
                 f"{sample.name}: {brief(labels[odd])} is constant, no distance can be measured in "
                 f'its sds. Leave it out with var_names="~{names.split(", ")[0]}".'
             )
-    return tuple(
+    first, second = (
         sample._replace(draws=sample.draws[..., ~same], resolution=sample.resolution[~same])
         for sample in (first, second)
     )
+    return first, second
 
 
 def _rounding(sample: Sample) -> np.ndarray:

@@ -167,12 +167,12 @@ def check_report(report: Any, merged: Merged) -> Report:
     """Return what a user passed as the report of a merged object; refuse that of another."""
     if not isinstance(report, Report):
         raise TypeError(f"report= takes what report(merged) returned, got {type(report).__name__}.")
-    for dim, labels in (("batch", merged.labels), ("parameter", merged.parameters)):
-        if report.statistics[dim].values.astype(str).tolist() != list(labels):
+    for dim, labels in (("batch", merged.labels), ("parameter", merged.parameters.tolist())):
+        others = report.statistics[dim].values.astype(str).tolist()
+        if others != labels:
             raise ValueError(
-                f"report= is of another merge: its labels along {dim} are "
-                f"{brief(report.statistics[dim].values.astype(str))}, those of merged "
-                f"{brief(labels)}. Pass report(merged), or leave it out."
+                f"report= is of another merge: its labels along {dim} are {brief(others)}, those "
+                f"of merged {brief(labels)}. Pass report(merged), or leave it out."
             )
     return report
 

@@ -1,5 +1,7 @@
 """What the batches' own draws tell about a merge: convergence, and shape."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
@@ -49,7 +51,7 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
     before = [merged.before(position) for position in range(len(merged.labels))]
     rows = [draws.reshape(-1, draws.shape[-1]) for draws in before]
     powers = merged.maps["power"].values
-    values = _convergence(before) | {
+    values: dict[str, Any] = _convergence(before) | {
         "width": widths(merged.maps),
         "skewness": np.array([skewness(matrix) for matrix in rows]),
         "least": np.array([matrix.min(axis=0) for matrix in rows]),
@@ -97,7 +99,7 @@ def _with_pooled_moments(rows: list[np.ndarray], merged: Merged) -> list[np.ndar
     return moved
 
 
-def _shape(rows: list[np.ndarray], values: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return every batch's distance from the pooled others, and its noise.
 
     With one grid and bandwidth for all, ``own - others = (own - all) n / (n - n_b)``: the density
@@ -106,7 +108,7 @@ def _shape(rows: list[np.ndarray], values: dict[str, np.ndarray]) -> tuple[np.nd
     sizes = np.array([len(matrix) for matrix in rows])
     effective = np.fmin(values["ess_bulk"], sizes[:, None])
     odd = (values["rhat"] > RHAT) | (values["width"] < STUCK) | (values["valley"] > VALLEY)
-    among = ~odd.any(axis=1)
+    among = np.asarray(~odd.any(axis=1))
     if 2 * among.sum() < len(rows) or among.sum() < 2:
         among[:] = True
     if among.sum() < 2:

@@ -187,7 +187,7 @@ def _by_parameter(merged: Merged, statistics: xr.Dataset, draws: xr.Dataset) -> 
 
 def _for_rows(table: pd.DataFrame, owners: np.ndarray, draws: xr.Dataset) -> pd.DataFrame:
     """Return the table by the labels of the variables' own space."""
-    rows = {}
+    rows: dict[str, pd.Series] = {}
     for name in draws.data_vars:
         labels = layout_of(draws, [name]).labels()
         own = table[owners == name]

@@ -119,10 +119,11 @@ def plot_batches(
 
 def _unmoved(merged: Merged) -> list[xr.Dataset]:
     """Return the batches before their maps, in the space of the merge."""
+    present = set(merged.draws["batch"].values.astype(str))
     return [
         merged.images_before(position)
         for position, label in enumerate(merged.labels)
-        if label in merged.owners
+        if label in present
     ]
 
 

@@ -9,6 +9,7 @@ import xarray as xr
 from scipy.stats import norm
 
 from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.checking.evidence import Finding
 from arviz_swiss.checking.findings import find_all, named_batches
 from arviz_swiss.checking.report import Report, check_report
 from arviz_swiss.data.containers import Container
@@ -115,10 +116,11 @@ def plot_shift(
 
 def _doubted(merged: Merged, report: Report | None) -> list[int]:
     """Return the batches in doubt, the worst first; without a report, by moments alone."""
-    if report is None:
-        findings = find_all(merged, merged.diagnostics)
-    else:
-        findings = check_report(report, merged).findings
+    findings: Sequence[Finding] = (
+        find_all(merged, merged.diagnostics)
+        if report is None
+        else check_report(report, merged).findings
+    )
     return [merged.labels.index(label) for label in named_batches(findings)]
 
 
