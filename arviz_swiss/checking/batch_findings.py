@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
-from arviz_swiss.checking.evidence import Evidence, Finding
+from arviz_swiss.checking.evidence import Evidence, Finder, Finding
 from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged
@@ -51,9 +51,9 @@ def find_stuck(evidence: Evidence) -> Iterator[Finding]:
 
 def find_unconverged(evidence: Evidence) -> Iterator[Finding]:
     """Find batches whose chains differ from each other."""
+    merged = evidence.merged
     if not evidence.has_draws:
         return
-    merged = evidence.merged
     rhat = np.nan_to_num(evidence.values("rhat"))
     for position in worst_first(rhat.max(axis=1), RHAT):
         label, at = merged.labels[position], int(np.argmax(rhat[position]))
@@ -231,3 +231,16 @@ def find_alone(evidence: Evidence) -> Iterator[Finding]:
             "shuffle the rows before splitting, or stratify the split so that every batch has rows "
             "about every parameter.",
         )
+
+
+# Of a batch that these name, nothing more needs to be said.
+FIND_BROKEN: tuple[Finder, ...] = (find_stuck, find_unconverged)
+FIND_ODD: tuple[Finder, ...] = (
+    find_disagreeing,
+    find_bimodal,
+    find_shape,
+    find_wide,
+    find_alone,
+    find_divergences,
+    find_few_effective,
+)

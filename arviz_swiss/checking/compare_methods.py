@@ -4,6 +4,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,10 +108,7 @@ def compare_methods(
                 continue
             seconds[name] = time.perf_counter() - start
         _warn_failed(failed)
-
-    def measured(first: Any, second: Any) -> xr.Dataset:
-        return discrepancy(first, second, group=group, coords=coords)
-
+    measured = partial(discrepancy, group=group, coords=coords)
     if reference is None:
         return _between(merged, seconds, measure, measured)
     return _against(merged, seconds, reference, measured)

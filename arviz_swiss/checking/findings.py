@@ -10,17 +10,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base.moments import correction
-from arviz_swiss.checking.batch_findings import (
-    find_alone,
-    find_bimodal,
-    find_disagreeing,
-    find_divergences,
-    find_few_effective,
-    find_shape,
-    find_stuck,
-    find_unconverged,
-    find_wide,
-)
+from arviz_swiss.checking.batch_findings import FIND_BROKEN, FIND_ODD
 from arviz_swiss.checking.evidence import Evidence, Finder, Finding
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief
@@ -56,12 +46,11 @@ def find_all(merged: Merged, statistics: xr.Dataset) -> list[Finding]:
     batches that are worthless nothing more is said than that.
     """
     evidence = Evidence(merged, statistics)
-    worthless = [*find_stuck(evidence), *find_unconverged(evidence)]
-    broken = frozenset(label for finding in worthless for label in finding.batches)
-    evidence = Evidence(merged, statistics, broken)
+    worthless = [finding for finder in FIND_BROKEN for finding in finder(evidence)]
+    evidence = Evidence(merged, statistics, frozenset(named_batches(worthless)))
     others = [finding for finder in FINDERS for finding in finder(evidence)]
-    about_batches = (_after_certificate(finding, merged) for finding in worthless + others)
-    return [*find_uncertified(evidence), *about_batches]
+    told = (_after_certificate(finding, merged) for finding in worthless + others)
+    return [*find_uncertified(evidence), *told]
 
 
 def _after_certificate(finding: Finding, merged: Merged) -> Finding:
@@ -251,13 +240,7 @@ def _uncorrected(evidence: Evidence) -> np.ndarray:
 
 FINDERS: tuple[Finder, ...] = (
     find_kind,
-    find_disagreeing,
-    find_bimodal,
-    find_shape,
-    find_wide,
-    find_alone,
-    find_divergences,
-    find_few_effective,
+    *FIND_ODD,
     find_skewed,
     find_expected_error,
     find_refine,

@@ -86,14 +86,12 @@ def plot_batches(
     opened = open_merged(merged, group)
     opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
     # Only the model leads back from its unconstrained space.
-    if opened.attrs.get(schema.SPACE) == "model" and model is None:
-        draws, transformed = opened.select(var_names, filter_vars, coords), opened.transformed
-        batches = _unmoved(opened)
+    is_in_space = opened.attrs.get(schema.SPACE) == "model" and model is None
+    transformed = opened.transformed if is_in_space else []
+    if is_in_space:
+        draws, batches = opened.select(var_names, filter_vars, coords), _unmoved(opened)
     else:
-        draws, transformed = (
-            selected(opened.draws[opened.names], var_names, filter_vars, coords),
-            [],
-        )
+        draws = selected(opened.draws[opened.names], var_names, filter_vars, coords)
         batches = _on_own_scale(merged, group, transforms, model)
     series = _series(draws, batches)
     if reference is not None:
@@ -159,7 +157,7 @@ def _reference(
 
 
 def _flat(dataset: xr.Dataset, like: xr.Dataset) -> np.ndarray:
-    """Return the draws of the same elements as another dataset's as (rows, parameters)."""
+    """Return draws of the elements that `like` has, as one (rows, parameters) array."""
     layout = layout_of(like, list(like.data_vars))
     dims = [dim for dim in like.dims if dim not in containers.SAMPLE_DIMS and dim in dataset.dims]
     labels = {dim: like[dim].values for dim in dims if dim in dataset.coords}

@@ -10,6 +10,7 @@ from spoilt_batches import judged, merged_quietly, sound_evidence, with_group
 
 import arviz_swiss as az_swiss
 from arviz_swiss.checking import findings as finders
+from arviz_swiss.checking.batch_findings import FIND_BROKEN
 from arviz_swiss.checking.evidence import Evidence, Finding
 from arviz_swiss.checking.findings import FINDERS, flags_by_batch, named_batches
 from arviz_swiss.merging.diagnostics import SHRINKAGE
@@ -240,7 +241,7 @@ def test_flags_by_batch():
 
 
 def test_every_finder_is_documented():
-    assert all(finder.__doc__.startswith("Find ") for finder in FINDERS)
+    assert all(finder.__doc__.startswith("Find ") for finder in (*FIND_BROKEN, *FINDERS))
 
 
 @pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
