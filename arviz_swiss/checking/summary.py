@@ -14,7 +14,6 @@ from arviz_swiss.checking.report import Report, check_report, judge
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import layout_of
-from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import selected
 from arviz_swiss.merging.merged import Merged, open_merged
 
@@ -32,7 +31,6 @@ def summary(
     filter_vars: str | None = None,
     coords: Mapping[str, Any] | None = None,
     round_to: int | None = None,
-    **unknown: Any,
 ) -> pd.DataFrame:
     """Return the statistics of a merge as a table, a row a batch or a row a parameter.
 
@@ -82,7 +80,7 @@ def summary(
         When `merged` is not a merged object, `by` or `report` is wrong, or the selection names what
         is not there.
     TypeError
-        When an argument is unknown, or of another type than documented.
+        When an argument is of another type than documented.
 
     See Also
     --------
@@ -100,8 +98,6 @@ def summary(
     b1    3.0   2000
     b2    3.0   2000
     """
-    if unknown:
-        raise TypeError(f"summary has no argument {brief(list(unknown))}: {CHOOSE_ROWS}.")
     if by not in ROWS:
         raise ValueError(f"unknown by={by!r}: {CHOOSE_ROWS}.")
     if round_to is not None and not isinstance(round_to, int | np.integer):

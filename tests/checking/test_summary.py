@@ -160,8 +160,6 @@ def test_newly_made_draws_leave_columns_empty():
 def test_unknown_rows_and_names(summary):
     with pytest.raises(ValueError, match=r"unknown by='rows'.*by=\"batch\" or by=\"parameter\""):
         summary(by="rows")
-    with pytest.raises(TypeError, match=r"no argument kind: .*by=\"batch\" or by=\"parameter\""):
-        summary(kind="stats")
     with pytest.raises(ValueError, match="no gamma; the variables are beta, p"):
         summary(var_names="gamma")
     with pytest.raises(ValueError, match="coords name place"):
