@@ -22,7 +22,7 @@ empty :=
 space := $(empty) $(empty)
 comma := ,
 path := $(subst $(space),:,$(lastword $(this)) $(pyenv)):$(PATH)
-tox := PATH="$(path)" UV_PYTHON_DOWNLOADS=never $(tox_folder)/bin/tox run
+tox := PATH="$(path)" UV_PYTHON_DOWNLOADS=never $(tox_folder)/bin/tox run -q
 
 # Pythons that STACKS names must be there; of the others those are taken that are.
 on = $(tox) $(if $(STACKS),--skip-missing-interpreters false) \
