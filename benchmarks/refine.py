@@ -17,7 +17,7 @@ from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base import gaussian, stein
-from arviz_swiss.correcting.certificate import certificate_verdict
+from arviz_swiss.merging.merged import open_merged
 
 FREQUENCIES = np.array([1, 0.02, 0.03, 0.05, 0.001])
 TRUTH = np.array([-3, 1.2, -0.5, 0.8, 3])
@@ -222,7 +222,7 @@ def reference(folder):
             f"{name}, {batches} batches: means {before[0]:.3f} -> {after[0]:.3f}, "
             f"sds {100 * before[1]:.1f}% -> {100 * after[1]:.1f}%; reference {known:.3f} and "
             f"{100 * known / 2**0.5:.1f}%; {last:.3f}; "
-            f"{certificate_verdict(certified)}",
+            f"{open_merged(certified, 'posterior').certificate.describe()}",
             flush=True,
         )
 
@@ -276,7 +276,7 @@ def cost(rows=100_000, size=28, batches=20):
     print(f"{rows} x {size} in {batches} batches: sampling {sampling:.1f} s of CPU time,")
     print(f"refine {refining:.1f} s ({done} rounds), certify {certifying:.1f} s, together")
     print(f"{100 * (refining + certifying) / sampling:.1f}% (target: under 15%)")
-    print(certificate_verdict(certified))
+    print(open_merged(certified, "posterior").certificate.describe())
 
 
 def cpu() -> float:

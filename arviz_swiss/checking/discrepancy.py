@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import distances
-from arviz_swiss.checking.selection import selected
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import flatten
+from arviz_swiss.data.selection import selected
 
 MEASURES = {
     "mahalanobis": "distance between the means, in the reference's covariance",

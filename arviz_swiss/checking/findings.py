@@ -14,8 +14,7 @@ import numpy as np
 from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
 from arviz_swiss.base.moments import correction
 from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
-from arviz_swiss.correcting.certificate import CERTIFIED, verdict_of
-from arviz_swiss.data.containers import Groups
+from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.diagnostics import (
     AVOID_PRIOR,
@@ -25,14 +24,7 @@ from arviz_swiss.merging.diagnostics import (
 )
 from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, suggest_transforms
 from arviz_swiss.merging.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
-from arviz_swiss.merging.merged import (
-    REFINE_ATTRS,
-    batch_moments,
-    is_refined,
-    is_settled,
-    rounds_taken,
-    was_undone,
-)
+from arviz_swiss.merging.merged import Merged
 
 FEW_EFFECTIVE = 100
 WIDE = 3.0
@@ -69,38 +61,39 @@ class Finding(NamedTuple):
         return f"{self.what} What to do: {self.remedy}"
 
 
-Finder = Callable[[Groups, frozenset[str]], Iterator[Finding]]
+Finder = Callable[[Merged, frozenset[str]], Iterator[Finding]]
 
 
-def find_all(groups: Groups) -> list[Finding]:
+def find_all(merged: Merged) -> list[Finding]:
     """Return all findings about a merged object.
 
     A certificate compares the merge with the full posterior itself, which says more than any
     comparison of batches: what it says comes first, and before anything about single batches.
     """
-    first = [*find_stuck(groups), *find_unconverged(groups)]
+    first = [*find_stuck(merged), *find_unconverged(merged)]
     broken = frozenset(label for finding in first for label in finding.batches)
-    about = first + [finding for finder in FINDERS for finding in finder(groups, broken)]
-    return [*find_uncertified(groups), *(_after_certificate(one, groups) for one in about)]
+    about = first + [finding for finder in FINDERS for finding in finder(merged, broken)]
+    return [*find_uncertified(merged), *(_after_certificate(one, merged) for one in about)]
 
 
-def _after_certificate(finding: Finding, groups: Groups) -> Finding:
+def _after_certificate(finding: Finding, merged: Merged) -> Finding:
     """Return a finding about an odd batch with the remedy that a certificate leaves."""
-    verdict = verdict_of(groups)
-    if verdict is None or finding.flag not in ODD or not finding.batches:
+    certificate = merged.certificate
+    if certificate is None or finding.flag not in ODD or not finding.batches:
         return finding
-    if verdict.status == CERTIFIED:
+    if certificate.is_certified:
         return finding._replace(remedy=HOLDS)
-    first = f"first what the certificate asks for: {verdict.remedy}. Drop no batch before."
+    remedy = certificate.verdict.remedy
+    first = f"first what the certificate asks for: {remedy}. Drop no batch before."
     return finding._replace(remedy=first)
 
 
-def or_drop(groups: Groups, label: str) -> str:
+def or_drop(merged: Merged, label: str) -> str:
     """Return how to leave a batch out, as the end of a remedy; nothing once there is a certificate.
 
     That one is about all batches, and tells whether any of them does harm.
     """
-    if verdict_of(groups) is not None:
+    if merged.certificate is not None:
         return ""
     return f', or leave it out: merge(..., drop=["{label}"])'
 
@@ -110,35 +103,30 @@ def flags_by_batch(findings: Sequence[Finding], labels: Sequence[str]) -> list[s
     return [", ".join(f.flag for f in findings if label in f.batches) for label in labels]
 
 
-def labels_of(groups: Groups) -> list[str]:
-    """Return the batches' labels."""
-    return groups["swiss_transform"]["batch"].values.astype(str).tolist()
-
-
 def worst_first(badness: np.ndarray, beyond: float) -> list[int]:
     """Return the batches whose badness is beyond a limit, the worst first."""
     order = np.argsort(-badness, kind="stable")
     return order[badness[order] > beyond].tolist()
 
 
-def find_stuck(groups: Groups) -> Iterator[Finding]:
+def find_stuck(merged: Merged) -> Iterator[Finding]:
     """Find batches whose variance is next to nothing beside the others'."""
-    width = widths(groups["swiss_transform"])
+    width = widths(merged.maps)
     for position in worst_first(-width.min(axis=1), -STUCK):
-        label = labels_of(groups)[position]
-        where = _parameters(groups)[width[position] < STUCK]
+        label = merged.labels[position]
+        where = merged.parameters[width[position] < STUCK]
         yield Finding(
             "stuck",
             (label,),
             f"{label} is stuck: in {brief(where)} its sd is {width[position].min():.1g} of the "
             "median batch's, and the merge takes it for certain knowledge.",
-            f"sample this batch again{or_drop(groups, label)}.",
+            f"sample this batch again{or_drop(merged, label)}.",
         )
 
 
-def find_unconverged(groups: Groups) -> Iterator[Finding]:
+def find_unconverged(merged: Merged) -> Iterator[Finding]:
     """Find batches whose chains differ from each other."""
-    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    diagnostics, labels = merged.diagnostics, merged.labels
     if "rhat" not in diagnostics:
         return
     rhat = np.nan_to_num(diagnostics["rhat"].values)
@@ -148,36 +136,36 @@ def find_unconverged(groups: Groups) -> Iterator[Finding]:
             "did not converge",
             (label,),
             f"{label} did not converge: R-hat is {rhat[position, at]:.2f} in "
-            f"{_parameters(groups)[at]}.",
+            f"{merged.parameters[at]}.",
             "sample this batch again, longer or with another parametrisation"
-            f"{or_drop(groups, label)}.",
+            f"{or_drop(merged, label)}.",
         )
 
 
-def find_few_effective(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_few_effective(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches with few effective draws."""
-    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    diagnostics, labels = merged.diagnostics, merged.labels
     if "ess_bulk" not in diagnostics:
         return
     least = np.fmin(diagnostics["ess_bulk"].values, diagnostics["ess_tail"].values)
-    least = np.where(np.isnan(least) | _among(groups, broken)[:, None], np.inf, least)
+    least = np.where(np.isnan(least) | _among(merged, broken)[:, None], np.inf, least)
     for position in worst_first(-least.min(axis=1), -FEW_EFFECTIVE):
         label, at = labels[position], int(np.argmin(least[position]))
         yield Finding(
             "few effective draws",
             (label,),
             f"{label} has only {least[position, at]:.0f} effective draws of "
-            f"{_parameters(groups)[at]}.",
+            f"{merged.parameters[at]}.",
             f"draw at least {FEW_EFFECTIVE} effective draws of every parameter in this batch.",
         )
 
 
-def find_divergences(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_divergences(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches with divergent transitions, all in one."""
-    diagnostics = groups["swiss_diagnostics"]
+    diagnostics = merged.diagnostics
     if "divergences" not in diagnostics:
         return
-    labels, counted = labels_of(groups), diagnostics["divergences"].values
+    labels, counted = merged.labels, diagnostics["divergences"].values
     if counts := [(labels[one], int(counted[one])) for one in worst_first(counted, 0)]:
         named = brief([f"{label} ({count})" for label, count in counts])
         yield Finding(
@@ -188,39 +176,38 @@ def find_divergences(groups: Groups, broken: frozenset[str]) -> Iterator[Finding
         )
 
 
-def find_kind(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_kind(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a kind that was guessed, or that the batches do not look like."""
-    diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
-    kind_from = maps.attrs.get("swiss_kind_from", "argument")
-    if _is_certified(groups):
+    diagnostics, maps = merged.diagnostics, merged.maps
+    kind_from = maps.attrs.get(schema.KIND_FROM, "argument")
+    if _is_certified(merged):
         return
     if kind_from == "guess":
         count = round(float(maps["stands_for"] * maps.sizes["batch"]))
         yield Finding("kind guessed", (), describe_guess(count), f"say what they are: {SAY_KIND}.")
     if "q_fair" not in diagnostics:
         return
-    powers = maps["power"].values * float(maps["stands_for"])
+    powers = merged.sampled_powers
     scatter = float(diagnostics["q_fair"]), int(diagnostics["q_df"]), powers
     if doubt := doubt_kind(*scatter, kind_from):
         yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter, kind_from))
 
 
-def find_disagreeing(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_disagreeing(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches whose means are further from the others than chance allows."""
-    labels, maps = labels_of(groups), groups["swiss_transform"]
-    powers = maps["power"].values * float(maps["stands_for"])
+    labels, powers = merged.labels, merged.sampled_powers
     found = name_disagreeing(
-        batch_moments(groups), powers, {labels.index(label) for label in broken}
+        merged.batch_moments, powers, {labels.index(label) for label in broken}
     )
     for position in found.named:
-        yield _disagrees(groups, position)
+        yield _disagrees(merged, position)
     least = min(found.rest_pvalue, float(found.parameter_pvalue.min()))
     if found.worst or least < DISAGREE_ALL:
-        yield _disagree_as_a_whole(groups, found, least)
+        yield _disagree_as_a_whole(merged, found, least)
 
 
-def _disagree_as_a_whole(groups: Groups, found: Disagreement, least: float) -> Finding:
-    labels, names = labels_of(groups), _parameters(groups)
+def _disagree_as_a_whole(merged: Merged, found: Disagreement, least: float) -> Finding:
+    labels, names = merged.labels, merged.parameters
     worst = np.argsort(found.parameter_pvalue)[: int((found.parameter_pvalue < 0.01).sum())]
     where = f", most in {brief(names[worst])}" if worst.size else ""
     signs = []
@@ -240,8 +227,8 @@ def _disagree_as_a_whole(groups: Groups, found: Disagreement, least: float) -> F
     )
 
 
-def _disagrees(groups: Groups, position: int) -> Finding:
-    label, maps = labels_of(groups)[position], groups["swiss_transform"]
+def _disagrees(merged: Merged, position: int) -> Finding:
+    label, maps = merged.labels[position], merged.maps
     means, spread = maps["mean"].values, np.sqrt(np.einsum("bii->bi", maps["covariance"].values))
     away = (means[position] - np.median(means, axis=0)) / np.median(spread, axis=0)
     worst = int(np.argmax(np.abs(away)))
@@ -249,31 +236,31 @@ def _disagrees(groups: Groups, position: int) -> Finding:
     return Finding(
         "disagrees",
         (label,),
-        f"{label} disagrees with the other batches, most in {_parameters(groups)[worst]}: its "
+        f"{label} disagrees with the other batches, most in {merged.parameters[worst]}: its "
         f"mean is {abs(away[worst]):.1f} typical batch sds {side} the median batch's.",
         "look at plot_shift(merged) and at this batch's data. If rows were not shuffled before "
         "splitting, shuffle them; if the batch itself is at fault, sample it again"
-        f"{or_drop(groups, label)}.",
+        f"{or_drop(merged, label)}.",
     )
 
 
-def find_bimodal(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_bimodal(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches with two modes; where most have them, the posterior itself does."""
-    diagnostics = groups["swiss_diagnostics"]
+    diagnostics = merged.diagnostics
     if "valley" not in diagnostics:
         return
-    valley, names = diagnostics["valley"].values, _parameters(groups)
-    deep = (valley > VALLEY) & ~_among(groups, broken)[:, None]
+    valley, names = diagnostics["valley"].values, merged.parameters
+    deep = (valley > VALLEY) & ~_among(merged, broken)[:, None]
     common = 2 * deep.sum(axis=0) > len(deep)
     own = deep & ~common
     for position in worst_first(np.where(own, valley, 0.0).max(axis=1), VALLEY):
-        label = labels_of(groups)[position]
+        label = merged.labels[position]
         yield Finding(
             "bimodal",
             (label,),
             f"{label} has two modes in {brief(names[own[position]])}, most other batches one.",
             "look at plot_batches(merged); use larger batches, or sample this one again"
-            f"{or_drop(groups, label)}.",
+            f"{or_drop(merged, label)}.",
         )
     if common.any():
         yield Finding(
@@ -285,12 +272,12 @@ def find_bimodal(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_wide(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_wide(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches that know much less than the others."""
-    width, names = widths(groups["swiss_transform"]), _parameters(groups)
-    width[_among(groups, broken)] = 0.0
+    width, names = widths(merged.maps), merged.parameters
+    width[_among(merged, broken)] = 0.0
     for position in worst_first(width.max(axis=1), WIDE):
-        label, worst = labels_of(groups)[position], int(np.argmax(width[position]))
+        label, worst = merged.labels[position], int(np.argmax(width[position]))
         yield Finding(
             "wide",
             (label,),
@@ -300,20 +287,20 @@ def find_wide(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_shape(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_shape(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches whose mapped marginals have another shape than the others'."""
-    diagnostics, labels = groups["swiss_diagnostics"], labels_of(groups)
+    diagnostics, labels = merged.diagnostics, merged.labels
     if "shape" not in diagnostics:
         return
     shape, noise = diagnostics["shape"].values, diagnostics["shape_noise"].values
     beyond = np.nan_to_num(shape - 2 * noise)
-    beyond[_among(groups, broken)] = 0.0
+    beyond[_among(merged, broken)] = 0.0
     for position in worst_first(beyond.max(axis=1), SHAPE):
         label, at = labels[position], int(np.argmax(beyond[position]))
         yield Finding(
             "shape differs",
             (label,),
-            f"{label} differs in shape from the other batches, most in {_parameters(groups)[at]}: "
+            f"{label} differs in shape from the other batches, most in {merged.parameters[at]}: "
             f"{shape[position, at]:.2f} of its mass lies elsewhere ({noise[position, at]:.2f} by "
             "chance).",
             "look at plot_batches(merged); use larger batches, or a transform that makes the "
@@ -321,77 +308,70 @@ def find_shape(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_skewed(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_skewed(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
-    diagnostics = groups["swiss_diagnostics"]
+    diagnostics = merged.diagnostics
     if not {"skewness", "least", "greatest"} <= set(diagnostics):
         return
-    if len(labels_of(groups)) == 1 or _is_certified(groups):
+    if len(merged.labels) == 1 or _is_certified(merged):
         return
     skewness = np.median(diagnostics["skewness"].values, axis=0)
     strong = np.abs(skewness) > SKEWED
     if strong.any():
-        advice = _skew_advice(groups, skewness, strong)
+        advice = _skew_advice(merged, skewness, strong)
         yield Finding(
             "skewed",
             (),
-            f"{brief(_parameters(groups)[strong])} is strongly skewed in the space of the merge "
+            f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
             f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
             "merge is exact.",
-            f"{advise_skewed(_owners(groups)[strong].tolist(), advice)}.",
+            f"{advise_skewed(merged.variables[strong].tolist(), advice)}.",
         )
 
 
-def _skew_advice(groups: Groups, skewness: np.ndarray, strong: np.ndarray) -> SkewAdvice:
-    transformed = {
-        name
-        for group, dataset in groups.items()
-        if group.startswith("unconstrained_")
-        for name in dataset.data_vars
-    }
-    diagnostics = groups["swiss_diagnostics"]
-    owners = _owners(groups)
+def _skew_advice(merged: Merged, skewness: np.ndarray, strong: np.ndarray) -> SkewAdvice:
+    diagnostics = merged.diagnostics
+    owners = merged.variables
     least, greatest = diagnostics["least"].values, diagnostics["greatest"].values
     ranges = {
         name: (float(least[:, owners == name].min()), float(greatest[:, owners == name].max()))
         for name in np.unique(owners[strong]).tolist()
     }
     suggested = suggest_transforms(owners[strong], skewness[strong], ranges)
-    kinds = [one.attrs["swiss_kind"] for one in groups.values() if "swiss_kind" in one.attrs]
-    return SkewAdvice(transformed, suggested, next(iter(kinds), "inflated"))
+    return SkewAdvice(merged.transformed, suggested, merged.kind)
 
 
-def find_expected_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_expected_error(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a merge of which the batches' number and skewness say that it is off."""
-    if not broken and (error := expected_error(groups)) >= LARGE_ERROR:
-        yield Finding("expected error", (), describe_error(error), remove_error(groups))
+    if not broken and (error := expected_error(merged)) >= LARGE_ERROR:
+        yield Finding("expected error", (), describe_error(error), remove_error(merged))
 
 
-def expected_error(groups: Groups) -> float:
+def expected_error(merged: Merged) -> float:
     """Return by how many posterior sds the mean is expected off; zero where that was mended."""
-    if is_settled(groups["swiss_transform"]) or "swiss_certificate" in groups:
+    if merged.refinement.is_settled or merged.certificate is not None:
         return 0.0
-    return _merge_error(groups)
+    return _merge_error(merged)
 
 
-def _merge_error(groups: Groups) -> float:
-    diagnostics = groups["swiss_diagnostics"]
+def _merge_error(merged: Merged) -> float:
+    diagnostics = merged.diagnostics
     errors = [diagnostics.get(name, 0.0) for name in ("expected_error", "skewness_error")]
     return float(np.nan_to_num(errors).max())
 
 
-def remove_error(groups: Groups) -> str:
+def remove_error(merged: Merged) -> str:
     """Return how to remove the expected error."""
-    if was_undone(groups["swiss_transform"]):
+    if merged.refinement.undone:
         return "merge fewer, larger batches, since refine led away from the posterior."
     return "refine(merged, models) removes it; so do fewer, larger batches."
 
 
-def find_prior_error(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_prior_error(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find a merge that the shape of the prior puts off."""
-    maps = groups["swiss_transform"]
-    error = float(groups["swiss_diagnostics"].get("prior_error", 0.0))
-    if is_refined(maps) or "swiss_certificate" in groups or not error >= LARGE_ERROR:
+    maps = merged.maps
+    error = float(merged.diagnostics.get("prior_error", 0.0))
+    if merged.refinement.is_refined or merged.certificate is not None or not error >= LARGE_ERROR:
         return
     missing = 1.0 - float((maps["prior_power"] / maps["power"]).sum())
     yield Finding(
@@ -410,19 +390,18 @@ def describe_error(error: float) -> str:
     )
 
 
-def find_refine(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_refine(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find what `refine` warned of, and a first step too long to be the error of a merge."""
-    maps = groups["swiss_transform"]
-    if _is_certified(groups):
+    refinement = merged.refinement
+    if _is_certified(merged):
         return
-    if all(name in maps.attrs for name in REFINE_ATTRS):
-        flag, what, remedy = (str(maps.attrs[name]) for name in REFINE_ATTRS)
+    if refinement.doubt is not None:
+        flag, what, remedy = refinement.doubt
         yield Finding(flag, (), f"{what}.", f"{remedy[:1].lower()}{remedy[1:]}")
-    taken = rounds_taken(maps)
-    if not taken.any():
+    if not refinement.is_refined:
         return
-    first = float(maps["step"].values[1:][taken][0])
-    if first > FAR * max(_merge_error(groups), LARGE_ERROR):
+    first = float(refinement.steps[0])
+    if first > FAR * max(_merge_error(merged), LARGE_ERROR):
         yield Finding(
             "long step",
             (),
@@ -433,40 +412,39 @@ def find_refine(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_few_draws(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_few_draws(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find merged sds that few draws made too small."""
-    if is_refined(groups["swiss_transform"]) or _is_certified(groups):
+    if merged.refinement.is_refined or _is_certified(merged):
         return
-    weights = np.where(_among(groups, broken), 0.0, 1.0 / groups["swiss_transform"]["power"].values)
-    bias = _uncorrected(groups)
+    weights = np.where(_among(merged, broken), 0.0, 1.0 / merged.maps["power"].values)
+    bias = _uncorrected(merged)
     shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
     if shrinkage > SHRINKAGE:
         yield Finding(
             "few draws",
             (),
             "the draws are few for so many parameters: by their covariances the merged sds are "
-            f"{_too_small(groups, shrinkage)}.",
+            f"{_too_small(merged, shrinkage)}.",
             "draw more, leave deterministics out (var_names, or model=), or merge with "
             'covariance="corrected".',
         )
 
 
-def _is_certified(groups: Groups) -> bool:
-    verdict = verdict_of(groups)
-    return verdict is not None and verdict.status == CERTIFIED
+def _is_certified(merged: Merged) -> bool:
+    return merged.certificate is not None and merged.certificate.is_certified
 
 
-def _too_small(groups: Groups, shrinkage: float) -> str:
-    if groups["swiss_transform"].attrs.get("swiss_covariance") == "shrunk":
+def _too_small(merged: Merged, shrinkage: float) -> str:
+    if merged.maps.attrs.get(schema.COVARIANCE_ESTIMATOR) == "shrunk":
         return f"up to about {100 * shrinkage:.0f}% too small, where parameters are correlated"
     return f"about {100 * shrinkage:.0f}% too small"
 
 
-def _uncorrected(groups: Groups) -> np.ndarray:
+def _uncorrected(merged: Merged) -> np.ndarray:
     """Return the batches' shares by which sds are too small, zero where that was corrected for."""
-    diagnostics, maps = groups["swiss_diagnostics"], groups["swiss_transform"]
+    diagnostics, maps = merged.diagnostics, merged.maps
     bias = diagnostics["precision_bias"].values
-    estimator = maps.attrs.get("swiss_covariance", "sample")
+    estimator = maps.attrs.get(schema.COVARIANCE_ESTIMATOR, "sample")
     if estimator == "sample":
         return bias
     if estimator == "shrunk":
@@ -477,17 +455,17 @@ def _uncorrected(groups: Groups) -> np.ndarray:
     return np.where([correction(size, parameters) is None for size in sizes], bias, 0.0)
 
 
-def find_alone(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
+def find_alone(merged: Merged, broken: frozenset[str]) -> Iterator[Finding]:
     """Find batches that nearly alone determine some direction of the merged posterior.
 
     The share of batch b in the precision along an eigenvector of ``L' V_b L`` is ``1 / (p_b w)``.
     """
-    if len(labels_of(groups)) == 1:
+    if len(merged.labels) == 1:
         return
-    powers = groups["swiss_transform"]["power"].values
-    shares = groups["swiss_diagnostics"]["eigenvalue_max"].values ** 2 / powers
-    for position in worst_first(np.where(_among(groups, broken), 0.0, shares), ALONE):
-        label, share = labels_of(groups)[position], min(shares[position], 1.0)
+    powers = merged.maps["power"].values
+    shares = merged.diagnostics["eigenvalue_max"].values ** 2 / powers
+    for position in worst_first(np.where(_among(merged, broken), 0.0, shares), ALONE):
+        label, share = merged.labels[position], min(shares[position], 1.0)
         yield Finding(
             "decides alone",
             (label,),
@@ -498,10 +476,10 @@ def find_alone(groups: Groups, broken: frozenset[str]) -> Iterator[Finding]:
         )
 
 
-def find_uncertified(groups: Groups) -> Iterator[Finding]:
+def find_uncertified(merged: Merged) -> Iterator[Finding]:
     """Find a certificate that does not certify."""
-    verdict = verdict_of(groups)
-    if verdict is not None and verdict.status != CERTIFIED:
+    if merged.certificate is not None and not merged.certificate.is_certified:
+        verdict = merged.certificate.verdict
         reason = f"{verdict.reason[0].upper()}{verdict.reason[1:]}."
         yield Finding(verdict.status, (), reason, f"{verdict.remedy}.")
 
@@ -523,13 +501,5 @@ FINDERS: tuple[Finder, ...] = (
 )
 
 
-def _among(groups: Groups, chosen: frozenset[str]) -> np.ndarray:
-    return np.array([label in chosen for label in labels_of(groups)])
-
-
-def _owners(groups: Groups) -> np.ndarray:
-    return groups["swiss_transform"]["variable"].values.astype(str)
-
-
-def _parameters(groups: Groups) -> np.ndarray:
-    return groups["swiss_transform"]["parameter"].values.astype(str)
+def _among(merged: Merged, chosen: frozenset[str]) -> np.ndarray:
+    return np.array([label in chosen for label in merged.labels])

@@ -14,15 +14,12 @@ from arviz_swiss.checking.findings import (
     describe_error,
     expected_error,
     find_all,
-    labels_of,
     remove_error,
 )
-from arviz_swiss.checking.statistics import diagnosed_groups, is_diagnosed
-from arviz_swiss.correcting.certificate import CERTIFIED, verdict_of, write_verdict
-from arviz_swiss.correcting.refine import refinement
-from arviz_swiss.data.containers import Groups
+from arviz_swiss.checking.statistics import diagnosed, is_diagnosed
+from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief
-from arviz_swiss.merging.merged import is_settled
+from arviz_swiss.merging.merged import Merged
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -118,37 +115,37 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     >>> print(verdict.findings[0].what)
     b7 did not converge: R-hat is 1.12 in mu.
     """
-    groups = diagnosed_groups(merged, group)
-    findings = tuple(find_all(groups))
-    lines = [_certified(groups), _merged_what(groups, group), _in_doubt(groups, findings)]
-    if not is_diagnosed(groups):
+    opened = diagnosed(merged, group)
+    findings = tuple(find_all(opened))
+    lines = [_certified(opened), _merged_what(opened), _in_doubt(opened, findings)]
+    if not is_diagnosed(opened):
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
         )
-    if NOTED_ERROR <= (error := expected_error(groups)) < LARGE_ERROR:
+    if NOTED_ERROR <= (error := expected_error(opened)) < LARGE_ERROR:
         expected = describe_error(error)
-        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(groups)}")
-    lines += [refinement(groups), _lacking(groups, group)]
+        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(opened)}")
+    lines += [opened.refinement.describe(), _lacking(opened)]
     return Report("\n".join(line for line in lines if line), findings)
 
 
-def _certified(groups: Groups) -> str:
+def _certified(merged: Merged) -> str:
     """Return what the certificate says; why and what to do, if not certified, is a finding."""
-    verdict = verdict_of(groups)
-    if verdict is None:
+    certificate = merged.certificate
+    if certificate is None:
         return ""
-    if verdict.status == CERTIFIED:
-        text = write_verdict(groups)
+    if certificate.is_certified:
+        text = certificate.describe()
         return f"{text[0].upper()}{text[1:]}"
-    khat = float(groups["swiss_certificate"]["khat"])
-    return f"{verdict.status.capitalize()} (k-hat {khat:.2f}): see the first finding."
+    status = certificate.verdict.status.capitalize()
+    return f"{status} (k-hat {certificate.khat:.2f}): see the first finding."
 
 
-def _lacking(groups: Groups, group: str) -> str:
+def _lacking(merged: Merged) -> str:
     """Return what of the batches is not in the merged object."""
-    attrs = groups[group].attrs
-    left_out = attrs.get("swiss_left_out", "").split(", ")
+    attrs = merged.attrs
+    left_out = attrs.get(schema.LEFT_OUT, "").split(", ")
     lines = []
     if data := ", ".join(name for name in left_out if "/" in name):
         lines.append(
@@ -159,7 +156,7 @@ def _lacking(groups: Groups, group: str) -> str:
         lines.append(
             f"Without {computed} of the batches' own draws: compute anew from the merged ones."
         )
-    if unordered := attrs.get("swiss_unordered"):
+    if unordered := attrs.get(schema.UNORDERED):
         lines.append(
             f"The order along {unordered} is not known to be that of the full data: "
             "predictions by position would be wrong."
@@ -167,25 +164,25 @@ def _lacking(groups: Groups, group: str) -> str:
     return "\n".join(lines)
 
 
-def _merged_what(groups: Groups, group: str) -> str:
-    attrs, labels = groups[group].attrs, labels_of(groups)
-    parameters = groups["swiss_transform"].sizes["parameter"]
+def _merged_what(merged: Merged) -> str:
+    attrs, labels = merged.attrs, merged.labels
+    parameters = merged.maps.sizes["parameter"]
     text = (
         f"{_count(len(labels), 'batch', 'batches')}, {_count(parameters, 'parameter')}, merged by "
-        f'"{attrs.get("swiss_method", "swiss")}" from {attrs.get("swiss_kind", "inflated")} '
+        f'"{merged.method}" from {merged.kind} '
         "sub-posteriors."
     )
-    if "swiss_dropped" in attrs:
-        dropped = [str(label) for label in np.atleast_1d(attrs["swiss_dropped"])]
+    if schema.DROPPED in attrs:
+        dropped = [str(label) for label in np.atleast_1d(attrs[schema.DROPPED])]
         text += f" Left out: {brief(dropped)}. It stands for {attrs['swiss_stands_for']}."
     return text
 
 
-def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
-    labels = labels_of(groups)
+def _in_doubt(merged: Merged, findings: tuple[Finding, ...]) -> str:
+    labels = merged.labels
     named = [label for label in labels if any(label in f.batches for f in findings)]
-    verdict = verdict_of(groups)
-    if findings and verdict is not None and verdict.status == CERTIFIED:
+    certificate = merged.certificate
+    if findings and certificate is not None and certificate.is_certified:
         odd = f"Of {len(labels)} batches, these stand out: {brief(named, 10)}. " if named else ""
         return f"{odd}The merge is certified despite what follows."
     if named:
@@ -194,21 +191,21 @@ def _in_doubt(groups: Groups, findings: tuple[Finding, ...]) -> str:
     if findings:
         return "No single batch is in doubt, but the merge as a whole is."
     if len(labels) == 1:
-        return f"One batch has no other to agree with. {_unproven(groups)}".strip()
-    diagnostics = groups["swiss_diagnostics"]
-    approved = expected_error(groups) < NOTED_ERROR
+        return f"One batch has no other to agree with. {_unproven(merged)}".strip()
+    diagnostics = merged.diagnostics
+    approved = expected_error(merged) < NOTED_ERROR
     return (
         f"{'Nothing speaks against this merge: the' if approved else 'The'} batches agree "
         f"(Q = {float(diagnostics['q']):.4g} on {int(diagnostics['q_df'])} degrees of freedom, "
-        f"p = {float(diagnostics['q_pvalue']):.2g}). {_unproven(groups)}"
+        f"p = {float(diagnostics['q_pvalue']):.2g}). {_unproven(merged)}"
     ).strip()
 
 
-def _unproven(groups: Groups) -> str:
+def _unproven(merged: Merged) -> str:
     """Say what the batches cannot tell; nothing once a certificate does."""
-    if verdict_of(groups) is not None:
+    if merged.certificate is not None:
         return ""
-    if is_settled(groups["swiss_transform"]):
+    if merged.refinement.is_settled:
         return "certify(merged, models) tells what refine left of the error."
     return NO_PROOF
 

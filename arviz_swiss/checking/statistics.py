@@ -1,6 +1,7 @@
 """diagnose(): what the batches' own draws tell about a merge."""
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,18 +14,8 @@ from arviz_swiss.base.distances import (
     integrated_absolute_floor,
     skewness,
 )
-from arviz_swiss.base.linalg import AffineMap, invert
-from arviz_swiss.base.moments import Pooled
-from arviz_swiss.data import containers
-from arviz_swiss.data.containers import Groups
-from arviz_swiss.merging.merged import (
-    MERGED,
-    batch_moments,
-    free_rows,
-    open_groups,
-    read_merged,
-    read_whole,
-)
+from arviz_swiss.data import containers, schema
+from arviz_swiss.merging.merged import Merged, open_merged, read_whole
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -47,16 +38,6 @@ DESCRIPTIONS = {
     "shape_noise": "what shape is on average by chance",
     "skewness_error": "order of the merged mean's error in posterior sds, by third moments",
 }
-
-
-class Sample(NamedTuple):
-    """Draws of a merged object in the space of the merge, (chain, draw, parameter), by batch.
-
-    `before` are the draws as they were sampled, `after` those that the maps moved.
-    """
-
-    before: list[np.ndarray]
-    after: list[np.ndarray]
 
 
 def diagnose(merged: Any, *, group: str = "posterior") -> Any:
@@ -115,99 +96,50 @@ def diagnose(merged: Any, *, group: str = "posterior") -> Any:
     True
     """
     contents = read_whole(merged, group)
-    diagnostics = _diagnosed(merged_groups(merged, group), group)
-    groups = {**contents.groups, "swiss_diagnostics": diagnostics}
+    groups = {**contents.groups, schema.DIAGNOSTICS: _diagnosed(open_merged(merged, group))}
     attrs = containers.root_attrs(merged)
     return containers.build(groups, contents.kind or containers.native_kind(), attrs)
 
 
-def is_diagnosed(groups: Groups) -> bool:
+def is_diagnosed(merged: Merged) -> bool:
     """Tell whether `diagnose` has been here."""
-    return "rhat" in groups["swiss_diagnostics"]
+    return "rhat" in merged.diagnostics
 
 
-def can_diagnose(groups: Groups) -> bool:
-    """Tell whether the draws before the merge can be had back."""
-    return "scale" in groups["swiss_transform"]
+def diagnosed(merged: Any, group: str = "posterior") -> Merged:
+    """Open a merged object, and diagnose it if that can be done."""
+    opened = open_merged(merged, group)
+    if is_diagnosed(opened) or not opened.is_moved:
+        return opened
+    return replace(opened, groups={**opened.groups, schema.DIAGNOSTICS: _diagnosed(opened)})
 
 
-def diagnosed_groups(merged: Any, group: str = "posterior") -> Groups:
-    """Return the groups of a merged object, diagnosed if they can be."""
-    groups = merged_groups(merged, group)
-    if not is_diagnosed(groups) and can_diagnose(groups):
-        groups["swiss_diagnostics"] = _diagnosed(groups, group)
-    return groups
-
-
-def merged_groups(merged: Any, group: str) -> Groups:
-    """Return the groups of a merged object in the order of the merge; refuse any other object."""
-    groups, _ = read_merged(merged, group)
-    if "swiss_diagnostics" not in groups:
-        raise ValueError(
-            f"not a merged object: no group swiss_diagnostics, found {', '.join(groups)}. Pass "
-            f"{MERGED}."
-        )
-    return groups
-
-
-def sample_of(groups: Groups, group: str) -> Sample:
-    """Return the draws before and after the maps, batch by batch."""
-    maps = groups["swiss_transform"]
-    opened = open_groups(groups, containers.native_kind(), group)
-    draws = free_rows(opened, slice(None), slice(None)).reshape(*opened.sizes, -1)
-    units = np.sqrt(np.diag(maps["pooled_covariance"].values))
-    before, after = [], []
-    for position, label in enumerate(opened.labels):
-        if label not in opened.owners:
-            raise ValueError(
-                f'batch {position} ("{label}"): none of its chains is left, so its own draws '
-                "cannot be looked at. Call diagnose on the merged object before selecting chains; "
-                "to leave the batch out of the merge, merge again with drop=."
-            )
-        one = maps.isel(batch=position)
-        affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
-        back = invert(affine, units)
-        after.append(draws[opened.owners == label])
-        before.append((after[-1] - back.source) @ back.scale.T + back.target)
-    return Sample(before, after)
-
-
-def _diagnosed(groups: Groups, group: str) -> xr.Dataset:
-    if not can_diagnose(groups):
-        method = groups[group].attrs.get("swiss_method", "unknown")
-        raise ValueError(
-            f'merged with method "{method}", whose draws were newly made: the batches\' own are '
-            'not in it. Diagnose merge(idatas, method="swiss") of the same batches instead.'
-        )
-    sample = sample_of(groups, group)
-    found = _convergence(sample.before)
-    found["width"] = widths(groups["swiss_transform"])
-    rows = [draws.reshape(-1, draws.shape[-1]) for draws in sample.before]
+def _diagnosed(merged: Merged) -> xr.Dataset:
+    merged.require_moved(
+        'the batches\' own are not in it. Diagnose merge(idatas, method="swiss") of the same '
+        "batches instead."
+    )
+    before = [merged.before(position) for position in range(len(merged.labels))]
+    found = _convergence(before)
+    found["width"] = widths(merged.maps)
+    rows = [draws.reshape(-1, draws.shape[-1]) for draws in before]
     found["skewness"] = np.array([skewness(matrix) for matrix in rows])
     found["least"] = np.array([matrix.min(axis=0) for matrix in rows])
     found["greatest"] = np.array([matrix.max(axis=0) for matrix in rows])
     found["kurtosis"] = np.array([shapes.excess_kurtosis(matrix) for matrix in rows])
     found["valley"] = np.array([shapes.valleys(matrix, containers.kde) for matrix in rows])
-    found["skewness_error"] = _skewness_error(rows, groups)
-    alike = _with_pooled_moments(rows, groups["swiss_transform"])
-    found["shape"], found["shape_noise"] = _shape(alike, found)
-    if (divergences := _divergences(groups, group)) is not None:
+    powers = merged.maps["power"].values
+    found["skewness_error"] = skewness_error(rows, merged.batch_moments, merged.pooled, powers)
+    found["shape"], found["shape_noise"] = _shape(_with_pooled_moments(rows, merged), found)
+    if (divergences := _divergences(merged)) is not None:
         found["divergences"] = divergences
     dims = ((), ("batch",), ("batch", "parameter"))
-    return groups["swiss_diagnostics"].assign(
+    return merged.diagnostics.assign(
         {
             name: (dims[np.ndim(values)], values, {"description": DESCRIPTIONS[name]})
             for name, values in found.items()
         }
     )
-
-
-def _skewness_error(rows: list[np.ndarray], groups: Groups) -> float:
-    maps = groups["swiss_transform"]
-    covariance = maps["pooled_covariance"].values
-    precision = linalg.inverse(covariance)
-    pooled = Pooled(maps["pooled_mean"].values, covariance, precision, linalg.cholesky(precision))
-    return skewness_error(rows, batch_moments(groups), pooled, maps["power"].values)
 
 
 def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
@@ -227,15 +159,13 @@ def widths(maps: xr.Dataset) -> np.ndarray:
     return spread / np.median(spread, axis=0)
 
 
-def _with_pooled_moments(rows: list[np.ndarray], maps: xr.Dataset) -> list[np.ndarray]:
+def _with_pooled_moments(rows: list[np.ndarray], merged: Merged) -> list[np.ndarray]:
     """Return the batches' own draws, brought to the pooled mean and covariance by SwISS."""
-    factor = linalg.cholesky(linalg.inverse(maps["pooled_covariance"].values))
-    centre, moved = maps["pooled_mean"].values, []
-    for matrix, mean, covariance in zip(
-        rows, maps["mean"].values, maps["covariance"].values, strict=True
-    ):
-        scale = linalg.principal_map(factor, linalg.spectrum(factor, covariance))
-        moved.append((matrix - mean) @ scale.T + centre)
+    pooled, moved = merged.pooled, []
+    for matrix, moments in zip(rows, merged.batch_moments, strict=True):
+        spectrum = linalg.spectrum(pooled.factor, moments.covariance)
+        scale = linalg.principal_map(pooled.factor, spectrum)
+        moved.append((matrix - moments.mean) @ scale.T + pooled.mean)
     return moved
 
 
@@ -267,11 +197,9 @@ def _shape(rows: list[np.ndarray], found: dict) -> tuple[np.ndarray, np.ndarray]
     return shape, noise
 
 
-def _divergences(groups: Groups, group: str) -> np.ndarray | None:
-    stats = groups.get("sample_stats")
+def _divergences(merged: Merged) -> np.ndarray | None:
+    stats = merged.groups.get(schema.SAMPLE_STATS)
     if stats is None or "diverging" not in stats:
         return None
     counts = stats["diverging"].sum("draw").values
-    owners = groups[group]["batch"].values.astype(str)
-    labels = groups["swiss_transform"]["batch"].values.astype(str)
-    return np.array([counts[owners == label].sum() for label in labels])
+    return np.array([counts[merged.owners == label].sum() for label in merged.labels])

@@ -8,12 +8,12 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.heterogeneity import cochran
-from arviz_swiss.checking.findings import find_all, flags_by_batch, labels_of
-from arviz_swiss.checking.selection import parameter_positions, selected
-from arviz_swiss.checking.statistics import diagnosed_groups
+from arviz_swiss.checking.findings import find_all, flags_by_batch
+from arviz_swiss.checking.statistics import diagnosed
 from arviz_swiss.data import containers
-from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.layout import layout_of
+from arviz_swiss.data.selection import selected
+from arviz_swiss.merging.merged import Merged
 
 KINDS = ("batches", "variables")
 
@@ -95,19 +95,19 @@ def summary(
         raise ValueError(f'unknown kind {kind!r}. Valid kinds are "batches" and "variables".')
     if round_to is not None and not isinstance(round_to, int | np.integer):
         raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
-    groups = diagnosed_groups(merged, group)
+    opened = diagnosed(merged, group)
     if kind == "batches":
-        positions = parameter_positions(groups, group, var_names, filter_vars, coords)
-        table = _batches(groups, positions)
+        positions = opened.positions(var_names, filter_vars, coords)
+        table = _batches(opened, positions)
     else:
-        table = _variables(groups, selected(groups[group], var_names, filter_vars, coords))
+        table = _variables(opened, selected(opened.draws, var_names, filter_vars, coords))
     return table if round_to is None else table.round(round_to)
 
 
-def _batches(groups: Groups, positions: np.ndarray) -> pd.DataFrame:
-    maps = groups["swiss_transform"]
-    diagnostics = _with_all(groups["swiss_diagnostics"]).isel(parameter=positions)
-    labels = labels_of(groups)
+def _batches(merged: Merged, positions: np.ndarray) -> pd.DataFrame:
+    maps = merged.maps
+    diagnostics = _with_all(merged.diagnostics).isel(parameter=positions)
+    labels = merged.labels
     names = diagnostics["parameter"].values.astype(str)
     values = {name: array.values for name, array in diagnostics.items()}
     shape, worst = _worst(values["shape"], names, axis=1)
@@ -129,31 +129,30 @@ def _batches(groups: Groups, positions: np.ndarray) -> pd.DataFrame:
             "influence": values["influence"],
             "shape": shape,
             "shape_variable": worst,
-            **_certified(groups, "batch_khat", "khat"),
-            "flag": flags_by_batch(find_all(groups), labels),
+            **_certified(merged, "batch_khat", "khat"),
+            "flag": flags_by_batch(find_all(merged), labels),
         },
         index=pd.Index(labels),
     )
 
 
-def _certified(groups: Groups, name: str, column: str) -> dict[str, np.ndarray]:
+def _certified(merged: Merged, name: str, column: str) -> dict[str, np.ndarray]:
     """Return a column from the certificate, where there is one."""
-    certificate = groups.get("swiss_certificate")
-    if certificate is None:
+    if merged.certificate is None:
         return {}
-    return {column: certificate[name].sel(batch_label=labels_of(groups)).values}
+    by_batch = merged.certificate.dataset[name].sel(batch_label=merged.labels)
+    return {column: by_batch.values}
 
 
-def _variables(groups: Groups, chosen: xr.Dataset) -> pd.DataFrame:
-    diagnostics = _with_all(groups["swiss_diagnostics"])
-    labels = np.array(labels_of(groups))
+def _variables(merged: Merged, chosen: xr.Dataset) -> pd.DataFrame:
+    diagnostics = _with_all(merged.diagnostics)
+    labels = np.array(merged.labels)
     values = {name: array.values for name, array in diagnostics.items()}
     shape, shape_batch = _worst(values["shape"], labels, axis=0)
     shift, shift_batch = _worst(values["shift"], labels, axis=0)
-    maps = groups["swiss_transform"]
+    maps = merged.maps
     variances = np.einsum("bii->bi", maps["covariance"].values)
-    powers = maps["power"].values * float(maps["stands_for"])
-    q, pvalue = cochran(maps["mean"].values, variances, powers)
+    q, pvalue = cochran(maps["mean"].values, variances, merged.sampled_powers)
     table = pd.DataFrame(
         {
             "q": q,
@@ -171,8 +170,8 @@ def _variables(groups: Groups, chosen: xr.Dataset) -> pd.DataFrame:
         index=pd.Index(diagnostics["parameter"].values.astype(str)),
     )
     usual = containers.summary(chosen)
-    if "swiss_certificate" in groups:
-        certificate = groups["swiss_certificate"]
+    if merged.certificate is not None:
+        certificate = merged.certificate.dataset
         shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)
         usual = usual.assign(weights_shift=shifts.reindex(usual.index))
     return usual.join(_for_rows(table, diagnostics["variable"].values.astype(str), chosen))

@@ -6,9 +6,25 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.correcting.densities import is_model
+from arviz_swiss.data import schema
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.models import is_model, observed_values
 from arviz_swiss.merging.observed import summary
+
+
+def check_shared(opened: Merged) -> None:
+    """Refuse batches with latent variables of their own, and merges without some batches."""
+    if dropped := opened.attrs.get(schema.DROPPED):
+        raise ValueError(
+            f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
+            "compare it with. Merge all batches, or sample the dropped ones again."
+        )
+    if local := opened.attrs.get(schema.LOCAL):
+        raise ValueError(
+            f"the batches have latent variables of their own ({local}). The full posterior's "
+            "density of the shared parameters is an integral over all of them, which the batches' "
+            "densities do not give: such a merge cannot be refined or certified."
+        )
 
 
 def check_rows(densities: Mapping[str, Any], opened: Merged) -> None:
@@ -23,8 +39,6 @@ def check_rows(densities: Mapping[str, Any], opened: Merged) -> None:
     _check_distinct(densities, opened)
     if not all(is_model(density) for density in densities.values()):
         return
-    from arviz_swiss.pymc.observed import observed_values
-
     observed = {label: observed_values(model) for label, model in densities.items()}
     if "observed_summary" in opened.maps:
         _check_observed(observed, opened.maps["observed_summary"], opened)
@@ -34,7 +48,7 @@ def check_rows(densities: Mapping[str, Any], opened: Merged) -> None:
 
 def advice(opened: Merged) -> str:
     """Say how to make the densities of the batches' own rows."""
-    count, seed = len(opened.labels), opened.draws.attrs.get("swiss_random_seed", "...")
+    count, seed = len(opened.labels), opened.draws.attrs.get(schema.RANDOM_SEED, "...")
     return (
         "Pass one density for each batch, of the rows that it was sampled with, such as models = "
         f"[build(data[rows]) for rows in partition(data, {count}, random_seed={seed})], with the "

@@ -1,7 +1,7 @@
 """The certificate of a merge: weights of its draws against the full posterior, and a verdict."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -10,18 +10,11 @@ from scipy.special import logsumexp
 from arviz_swiss.base import stein, weights
 from arviz_swiss.correcting.densities import Densities
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import flatten
-from arviz_swiss.merging.merged import (
-    Merged,
-    free_rows,
-    is_refined,
-    present_moments,
-    read_whole,
-    was_undone,
-)
+from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.records import CERTIFIED, NOT_CERTIFIED, USABLE, Verdict
 
-CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
 GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
 # ArviZ fits a Pareto distribution to a fifth of the weights, and to no fewer than five.
 FEWEST = 25
@@ -30,25 +23,6 @@ NOTABLE = 0.2
 # With this share of effective draws the weights hardly differ, and k-hat is mostly noise; with
 # that, the weights are equal whatever k-hat.
 NEARLY_ALL, ALL = 0.9, 0.999
-DESCRIPTIONS = {
-    "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
-    "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
-    "khat": "Pareto k-hat of all draws' weights",
-    "batch_khat": "Pareto k-hat of each batch's draws against the full posterior, on their own",
-    "batch_offset": "about how many sds a batch's draws are off the density given for it",
-    "batch_width": "about how many times as wide a batch's draws are as the density given for it",
-    "effective_size": "equally weighted draws that the weighted draws are worth",
-    "mean": "weighted posterior mean",
-    "sd": "weighted posterior standard deviation",
-    "mean_shift": "weighted minus unweighted mean, in unweighted sds",
-    "sd_shift": "weighted minus unweighted sd, in unweighted sds",
-    "mahalanobis_shift": "Mahalanobis length of the weighted minus the unweighted mean",
-    "mahalanobis_error": "root mean square of that length by Monte Carlo error alone",
-    "weighed": "number of draws that were weighed",
-    "covariance_change": "largest relative change of an sd by the weights, in any direction",
-    "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
-    "overlap_error": "error of the log weights from how little the batches overlap",
-}
 
 
 class Thinned(NamedTuple):
@@ -106,14 +80,6 @@ class Evidence(NamedTuple):
     method: str
 
 
-class Verdict(NamedTuple):
-    """What a certificate says: one of three states, why, and what to do."""
-
-    status: str
-    reason: str
-    remedy: str
-
-
 def build_certificate(
     opened: Merged, thinned: Thinned, found: Densities, rng: np.random.Generator
 ) -> xr.Dataset:
@@ -134,14 +100,14 @@ def build_certificate(
     provenance = _provenance(opened, thinned, found, edge)
     flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
-    whitened = thinned.merged @ present_moments(opened).factor
+    whitened = thinned.merged @ opened.present_moments.factor
     change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
-    mean_error, sd_error = _sampling_errors(opened) if is_refined(opened.maps) else (0.0, 0.0)
+    mean_error, sd_error = _sampling_errors(opened) if opened.refinement.is_refined else (0.0, 0.0)
     change = change._replace(
         shift_error=float(np.hypot(change.shift_error, mean_error)),
         stretch_error=float(np.hypot(change.stretch_error, sd_error)),
     )
-    parameters = opened.maps["parameter"].values.astype(str)
+    parameters = opened.parameters
     effective = weights.effective_size(weighed.log_weights)
     shape = (opened.sizes[0], thinned.draws.size)
     data = {
@@ -164,7 +130,10 @@ def build_certificate(
     coords = {name: picked[name].variable for name in ("chain", "draw", "batch")}
     coords |= {"batch_label": np.array(opened.labels), "parameter": flat["parameter"].values}
     dataset = xr.Dataset(
-        {k: (dims, v, {"description": DESCRIPTIONS[k]}) for k, (dims, v) in data.items()},
+        {
+            k: (dims, v, {"description": schema.VARIABLES[schema.CERTIFICATE][k]})
+            for k, (dims, v) in data.items()
+        },
         coords=coords,
     )
     evidence = Evidence(
@@ -177,9 +146,9 @@ def build_certificate(
         weighed.overlap_error,
         provenance.doubt,
         parameters[edge].tolist(),
-        is_refined(opened.maps),
-        was_undone(opened.maps),
-        opened.draws.attrs.get("swiss_method", "swiss"),
+        opened.refinement.is_refined,
+        bool(opened.refinement.undone),
+        opened.method,
     )
     return dataset.assign_attrs(judge(evidence)._asdict())
 
@@ -195,64 +164,11 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     sizes = 0.0
     for label in opened.labels:
         own = np.flatnonzero(opened.owners == label)
-        rows = free_rows(opened, own, slice(None)).reshape(own.size, length, count)
+        rows = opened.rows(own).reshape(own.size, length, count)
         sizes += float(np.median(stein.effective_sizes(rows)))
-    of_squares = opened.groups.get("swiss_diagnostics", {}).get("effective_size")
+    of_squares = opened.groups.get(schema.DIAGNOSTICS, {}).get("effective_size")
     squares = sizes if of_squares is None else float(of_squares.sum())
     return np.sqrt(count / sizes), np.sqrt(count / squares)
-
-
-def verdict_of(groups: containers.Groups) -> Verdict | None:
-    """Return the verdict of the certificate among the groups of a merged object, if there is one.
-
-    Raises
-    ------
-    ValueError
-        When the certificate was written before it had a status.
-    """
-    if "swiss_certificate" not in groups:
-        return None
-    attrs = groups["swiss_certificate"].attrs
-    if not all(name in attrs for name in Verdict._fields):
-        raise ValueError(
-            "the certificate is of an older version of arviz_swiss, which overlooked joint errors "
-            "of several parameters: it has no status. Call certify again."
-        )
-    return Verdict(*(str(attrs[name]) for name in Verdict._fields))
-
-
-def write_verdict(groups: containers.Groups) -> str:
-    """Return the verdict of the certificate in words, with k-hat; nothing if there is none."""
-    verdict = verdict_of(groups)
-    if verdict is None:
-        return ""
-    certificate = groups["swiss_certificate"]
-    left = certificate["log_weight"].size
-    weighed = int(certificate.get("weighed", left))
-    found = (
-        f"k-hat {float(certificate['khat']):.2f}, {float(certificate['effective_size']):.0f} "
-        f"effective of {weighed} weighed draws"
-    )
-    if left < weighed:
-        found += f", of which {left} were selected since"
-    remedy = f" {verdict.remedy[0].upper()}{verdict.remedy[1:]}." if verdict.remedy else ""
-    return f"{verdict.status} ({found}): {verdict.reason}.{remedy}"
-
-
-def certificate_verdict(merged: Any) -> str:
-    """Say in words what the certificate of a merged object means; how to get one, if it has none.
-
-    Parameters
-    ----------
-    merged : InferenceData or DataTree
-
-    Returns
-    -------
-    str
-    """
-    return write_verdict(read_whole(merged, "posterior").groups) or (
-        "not certified: certify(merged, densities) weighs it against the full posterior."
-    )
 
 
 def _weigh(thinned: Thinned, found: Densities) -> Weighed:

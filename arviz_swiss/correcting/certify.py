@@ -5,29 +5,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from arviz_swiss.base import gaussian
-from arviz_swiss.base.linalg import AffineMap, invert
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import check_rows
-from arviz_swiss.correcting.certificate import (
-    CERTIFIED,
-    FEWEST,
-    Thinned,
-    build_certificate,
-    write_verdict,
-)
+from arviz_swiss.correcting.belonging import check_rows, check_shared
+from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.correcting.densities import (
     evaluating,
-    is_model,
     log_densities,
     match_densities,
 )
 from arviz_swiss.correcting.refine import space_for_models
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.merged import Merged, check_shared, free_rows, open_merged
+from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.models import is_model
+from arviz_swiss.merging.records import read_certificate
 from arviz_swiss.parallel.progress import progress
 
 
@@ -154,17 +147,17 @@ def certify(
     """
     opened = open_merged(merged, group)
     check_shared(opened)
-    _check_moved(opened)
+    opened.require_moved(
+        'their density is not known, so they cannot be certified. Merge with method="swiss".'
+    )
     _check_all_batches(opened)
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
-    matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
+    matched = match_densities(densities, opened.labels, opened.kind)
     rng = generator(random_seed)
     thinned = _thin(opened, draws, rng)
-    powers = {
-        label: (float(one["power"]), float(one["prior_power"]))
-        for label, one in zip(opened.labels, _batches(opened), strict=True)
-    }
+    both = (opened.maps[name].values.tolist() for name in ("power", "prior_power"))
+    powers = dict(zip(opened.labels, zip(*both, strict=True), strict=True))
     _check_potentials(matched, powers)
     check_rows(matched, opened)
     with (
@@ -176,20 +169,11 @@ def certify(
         )
     _check_own(opened.labels, found.batches, thinned.owners)
     certificate = build_certificate(opened, thinned, found, rng)
-    groups = {**containers.read(merged, group).groups, "swiss_certificate": certificate}
-    if certificate.attrs["status"] != CERTIFIED:
-        warnings.warn(write_verdict(groups), MergeWarning, stacklevel=2)
+    groups = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
+    record = read_certificate(groups)
+    if not record.is_certified:
+        warnings.warn(record.describe(), MergeWarning, stacklevel=2)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
-
-
-def _check_moved(opened: Merged) -> None:
-    if "scale" in opened.maps:
-        return
-    method = opened.draws.attrs.get("swiss_method", "unknown")
-    raise ValueError(
-        f'merged with method "{method}", whose draws were newly made from those of all batches: '
-        'their density is not known, so they cannot be certified. Merge with method="swiss".'
-    )
 
 
 def _check_all_batches(opened: Merged) -> None:
@@ -200,20 +184,15 @@ def _check_all_batches(opened: Merged) -> None:
         )
 
 
-def _batches(opened: Merged) -> list[xr.Dataset]:
-    return [opened.maps.isel(batch=position) for position in range(len(opened.labels))]
-
-
 def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
     """Choose the same draws of every chain, and move them back to where they came from."""
     chains, length = opened.sizes
     positions = gaussian.spread_evenly(length, -(-draws // chains), rng)
-    merged = free_rows(opened, slice(None), positions)
+    merged = opened.rows(slice(None), positions)
     places = [opened.labels.index(owner) for owner in opened.owners]
     original = {}
-    for label, one in zip(opened.labels, _batches(opened), strict=True):
-        affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
-        back = invert(affine, np.sqrt(np.diag(one["pooled_covariance"].values)))
+    for position, label in enumerate(opened.labels):
+        back = opened.inverse_of(position)
         original[label] = (merged - back.source) @ back.scale.T + back.target
     owners = np.repeat(places, positions.size)
     return Thinned(positions, owners, merged, original)

@@ -4,7 +4,6 @@ A batch's density is a plain PyMC model of the batch (not a tempered one), or an
 methods of `BatchDensity`. The full posterior is one batch's prior times all batches' likelihoods.
 """
 
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 from arviz_swiss.correcting.provenance import edges
 from arviz_swiss.data.layout import Layout
 from arviz_swiss.merging.labels import are_shuffled, describe
-from arviz_swiss.merging.space import plain_model
+from arviz_swiss.merging.models import is_model, model_density, plain_model
 from arviz_swiss.parallel.progress import Bar
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
@@ -95,12 +94,6 @@ Evaluate = Callable[[Mapping[str, Sequence[Request]]], dict[str, list[np.ndarray
 
 # The densities of the present session that this process has, by label.
 _kept: dict[str, dict[str, Any]] = {}
-
-
-def is_model(density: Any) -> bool:
-    """Tell a PyMC model, without importing PyMC."""
-    pymc = sys.modules.get("pymc")
-    return pymc is not None and isinstance(density, pymc.Model)
 
 
 def match_densities(densities: Any, labels: Sequence[str], kind: str) -> dict[str, Any]:
@@ -253,9 +246,7 @@ def answer(task: Task) -> list[np.ndarray] | None:
 def _opened(task: Task) -> Any:
     if not is_model(task.density):
         return task.density
-    from arviz_swiss.pymc.density import ModelDensity
-
-    return ModelDensity(task.density, task.space, label=task.label)
+    return model_density(task.density, task.space, task.label)
 
 
 def _evaluate(density: Any, label: str, request: Request) -> np.ndarray:

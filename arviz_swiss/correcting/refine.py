@@ -11,7 +11,7 @@ from arviz_swiss.base import gaussian
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import advice, check_rows
+from arviz_swiss.correcting.belonging import advice, check_rows, check_shared
 from arviz_swiss.correcting.densities import (
     Evaluate,
     EvaluationFailed,
@@ -22,7 +22,6 @@ from arviz_swiss.correcting.densities import (
     batch_scores,
     evaluating,
     full_score,
-    is_model,
     match_densities,
 )
 from arviz_swiss.correcting.gradients import PAIRS, curved_upwards, wrong_gradients
@@ -35,22 +34,15 @@ from arviz_swiss.correcting.rounds import (
     recorded,
     settled,
 )
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.layout import layout_of, move
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.elements import as_given
-from arviz_swiss.merging.merged import (
-    Merged,
-    all_rows,
-    check_shared,
-    free_rows,
-    open_merged,
-    present_moments,
-    rounds_taken,
-    space_of,
-)
+from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.pack import labelled
+from arviz_swiss.merging.records import count_rounds
 from arviz_swiss.merging.space import Space
 from arviz_swiss.parallel.progress import Bar, progress
 
@@ -179,12 +171,12 @@ def refine(
     """
     opened = open_merged(merged, group)
     check_shared(opened)
-    matched = match_densities(densities, opened.labels, opened.draws.attrs.get("swiss_kind", ""))
+    matched = match_densities(densities, opened.labels, opened.kind)
     check_rows(matched, opened)
-    space = space_of(opened.groups, group, transforms, model or first_model(matched))
+    space = opened.space(transforms, model or first_model(matched))
     _check_counts(opened, rounds=rounds, points=points)
     rng = generator(random_seed)
-    start = present_moments(opened)
+    start = opened.present_moments
     # PyMC makes its gradients itself
     written = [label for label, density in matched.items() if not is_model(density)]
     with (
@@ -199,7 +191,7 @@ def refine(
     if undone := doubt_undone(done, wrong):
         warnings.warn(f"{undone.what}. {undone.remedy}", MergeWarning, stacklevel=2)
         maps = recorded(opened.maps, start, done.history, undone)
-        groups = {**containers.read(merged, group).groups, "swiss_transform": maps}
+        groups = {**containers.read(merged, group).groups, schema.TRANSFORM: maps}
         return containers.build(groups, opened.container, containers.root_attrs(merged))
     pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
     doubt = doubt_counts(done, pooled, advice(opened)) or doubt_steps(done)
@@ -207,35 +199,11 @@ def refine(
         warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
     last = done.history[-1].moments
     groups = _moved(opened, space, start, last)
-    groups["swiss_transform"] = recorded(opened.maps, start, done.history, doubt)
-    if "swiss_diagnostics" in groups:
-        groups["swiss_diagnostics"] = _seen_from(last, opened)
+    groups[schema.TRANSFORM] = recorded(opened.maps, start, done.history, doubt)
+    if schema.DIAGNOSTICS in groups:
+        groups[schema.DIAGNOSTICS] = _seen_from(last, opened)
     groups = as_given(groups, containers.read(merged, group).groups)
     return containers.build(groups, opened.container, containers.root_attrs(merged))
-
-
-def refinement(groups: Groups) -> str:
-    """Say in words what rounds of `refine` did to a merged object; nothing if there were none."""
-    maps = groups["swiss_transform"]
-    if "round" not in maps.dims:
-        return ""
-    taken = rounds_taken(maps)
-    undone = int(np.argmax(np.append(taken[::-1], True)))
-    said = ""
-    if taken.any():
-        steps, error = maps["step"].values[1:][taken], maps["step_error"].values[1:][taken][-1]
-        shown = ", ".join(f"{step:.2g}" for step in steps)
-        said = (
-            f"Refined in {_count(steps.size)}, by {shown} posterior sds (the last with an error of "
-            f"{error:.2g})."
-        )
-    if undone:
-        said += f" Refining led away from the posterior and was undone ({_count(undone)})."
-    return said.strip()
-
-
-def _count(rounds: int) -> str:
-    return "1 round" if rounds == 1 else f"{rounds} rounds"
 
 
 def first_model(densities: Mapping[str, Any]) -> Any:
@@ -278,7 +246,7 @@ def _check_counts(opened: Merged, **counts: int) -> None:
 def _some_draws(opened: Merged, count: int) -> np.ndarray:
     chains, length = opened.sizes
     positions = np.linspace(0, chains * length - 1, count).astype(int)
-    return free_rows(opened, *np.divmod(positions, length))
+    return opened.rows(*np.divmod(positions, length))
 
 
 def _rounds(
@@ -292,14 +260,14 @@ def _rounds(
 ) -> Rounds:
     """Return the rounds: each at merged draws as the rounds before have moved them."""
     chains, length = opened.sizes
-    parameters = opened.maps["parameter"].values.astype(str)
+    parameters = opened.parameters
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
     moments, upwards = start, []
     while len(history) < rounds and not are_half(upwards, opened.labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
         chosen = gaussian.spread_evenly(chains * length, count, rng)
-        draws = free_rows(opened, *np.divmod(chosen, length))
+        draws = opened.rows(*np.divmod(chosen, length))
         at = (draws - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         try:
             scores = batch_scores(evaluate, opened.labels, at, parameters)
@@ -313,7 +281,7 @@ def _rounds(
         moments = history[-1].moments
         if settled(history):
             break
-    bar.stage(_count(len(history)))
+    bar.stage(count_rounds(len(history)))
     return Rounds(history, opened.labels, _are_alike(scores), upwards)
 
 
@@ -326,7 +294,7 @@ def _are_alike(scores: Scores) -> bool:
 def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups:
     """Return the groups with all draws mapped from the old moments to the new."""
     affine = AffineMap(gaussian.map_between(old, new), old.mean, new.mean)
-    rows = all_rows(opened)
+    rows = opened.matrices()
     constants = np.concatenate([matrix[0] for matrix in rows]).astype(float)
     out = [np.empty_like(matrix) for matrix in rows]
     move(rows, opened.layout, embed(affine, opened.free, constants), out)
@@ -345,9 +313,9 @@ def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups
     posterior = posterior.assign({name: computed[name] for name in computed if name in posterior})
     groups[opened.group] = posterior.assign_attrs(opened.draws.attrs)
     if opened.transformed:
-        before = opened.groups[f"unconstrained_{opened.group}"]
+        before = opened.groups[schema.unconstrained(opened.group)]
         moved = {name: unconstrained[name] for name in opened.transformed}
-        groups[f"unconstrained_{opened.group}"] = _replaced(before, moved)
+        groups[schema.unconstrained(opened.group)] = _replaced(before, moved)
     return {name: groups[name] for name in opened.groups if name in groups}
 
 
@@ -358,7 +326,7 @@ def _seen_from(moments: Gaussian, opened: Merged) -> xr.Dataset:
         "shift": (maps["mean"].values - moments.mean) / spread,
         "sd_ratio": np.sqrt(np.einsum("bii->bi", maps["covariance"].values)) / spread,
     }
-    diagnostics = opened.groups["swiss_diagnostics"]
+    diagnostics = opened.groups[schema.DIAGNOSTICS]
     return diagnostics.assign(
         {name: diagnostics[name].copy(data=values) for name, values in by_batch.items()}
     )

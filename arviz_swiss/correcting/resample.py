@@ -8,10 +8,10 @@ import xarray as xr
 
 from arviz_swiss.base import weights
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.certificate import CERTIFIED, NOT_CERTIFIED, verdict_of, write_verdict
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merged import MERGED, read_whole
+from arviz_swiss.merging.records import NOT_CERTIFIED, Certificate, read_certificate
 
 CHAINS = 4
 # Their draws are their own, whatever the posterior's weights.
@@ -94,10 +94,11 @@ def resample(
     """
     contents = read_whole(merged, group)
     groups = contents.groups
-    certificate = _certificate_of(groups)
+    record = _certificate_of(groups)
+    certificate = record.dataset
     chains_returned, length = _shape(draws, certificate["log_weight"].size)
     kept, picked, lost = _split(groups, group)
-    if told := _losses(groups, group, chains_returned * length, lost):
+    if told := _losses(groups, group, record, chains_returned * length, lost):
         warnings.warn(told, MergeWarning, stacklevel=2)
     shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     rng = generator(random_seed)
@@ -106,23 +107,24 @@ def resample(
     _check_there(groups[group], certificate)
     places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
     drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
-    drawn[group].attrs["swiss_resampled"] = write_verdict(groups)
+    drawn[group].attrs[schema.RESAMPLED] = record.describe()
     return containers.build(
         drawn | {name: groups[name] for name in kept}, contents.kind or containers.native_kind()
     )
 
 
-def _certificate_of(groups: containers.Groups) -> xr.Dataset:
-    if "swiss_transform" not in groups:
+def _certificate_of(groups: containers.Groups) -> Certificate:
+    if schema.TRANSFORM not in groups:
         raise ValueError(
             f"not a merged object: it has no group swiss_transform. Pass {MERGED}, after certify."
         )
-    if "swiss_certificate" not in groups:
+    record = read_certificate(groups)
+    if record is None:
         raise ValueError(
             "there is no certificate to take weights from: call certify first, and after every "
             f"refine. The groups are: {', '.join(groups) or 'none'}."
         )
-    return groups["swiss_certificate"]
+    return record
 
 
 def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
@@ -158,23 +160,25 @@ def _has_draws_of(posterior: xr.Dataset, dataset: xr.Dataset) -> bool:
     )
 
 
-def _losses(groups: containers.Groups, group: str, returned: int, lost: list[str]) -> str:
+def _losses(
+    groups: containers.Groups, group: str, record: Certificate, returned: int, lost: list[str]
+) -> str:
     """Say what is lost by taking the weighed draws for the merged ones; nothing if nothing is."""
-    certificate, status = groups["swiss_certificate"], verdict_of(groups).status
+    certificate = record.dataset
     told = []
-    if status == NOT_CERTIFIED:
-        told.append(f"{write_verdict(groups)} Draws by its weights are not to be trusted either.")
+    if record.verdict.status == NOT_CERTIFIED:
+        told.append(f"{record.describe()} Draws by its weights are not to be trusted either.")
     weighed = certificate["log_weight"].size
     merged = groups[group].sizes["chain"] * groups[group].sizes["draw"]
     if weighed < merged:
         effective = min(float(certificate["effective_size"]), returned)
-        error = np.sqrt(groups["swiss_transform"].sizes["parameter"] / effective)
+        error = np.sqrt(groups[schema.TRANSFORM].sizes["parameter"] / effective)
         told.append(
             f"only {weighed} of {merged} merged draws were weighed, and the others are lost: what "
             f"is returned is worth {effective:.0f} independent draws, whose mean is off by "
             f"{error:.2g} sds (Mahalanobis) by chance."
         )
-        if status == CERTIFIED:
+        if record.is_certified:
             told.append("The merge is certified as it is: use all its draws, without the weights.")
         else:
             told.append(f"certify(merged, densities, draws={merged}) weighs all.")
@@ -199,7 +203,7 @@ def _picked(
     dataset: xr.Dataset, chains: np.ndarray, draws: np.ndarray, chains_returned: int
 ) -> xr.Dataset:
     """Return single draws of a dataset, in random order, as chains of their own."""
-    along = "swiss_resampled"
+    along = schema.RESAMPLED
     one = dataset.sel(
         chain=xr.DataArray(np.asarray(chains), dims=along),
         draw=xr.DataArray(np.asarray(draws), dims=along),

@@ -8,7 +8,8 @@ import xarray as xr
 
 from arviz_swiss.base import gaussian, linalg
 from arviz_swiss.base.gaussian import Gaussian, Round
-from arviz_swiss.merging.merged import REFINE_ATTRS
+from arviz_swiss.data import schema
+from arviz_swiss.merging.records import Doubt
 
 # A change of so many errors may be noise.
 NOISE = 2.0
@@ -38,14 +39,6 @@ class Rounds(NamedTuple):
     alike: bool = False
     upwards: Sequence[str] = ()
     failure: str = ""
-
-
-class Doubt(NamedTuple):
-    """What speaks against the rounds: a word or two for a table, a sentence, and what to do."""
-
-    flag: str
-    what: str
-    remedy: str
 
 
 def are_half(some: Sequence[str], labels: Sequence[str]) -> bool:
@@ -258,8 +251,8 @@ def recorded(
         moved = _moved_maps(maps, start, history[-1].moments)
         kept = kept.drop_vars(list(moved)).assign(moved)
     record = kept.merge(rounds, join="exact", compat="override")
-    record.attrs = {k: v for k, v in maps.attrs.items() if k not in REFINE_ATTRS}
-    return record.assign_attrs(dict(zip(REFINE_ATTRS, doubt or (), strict=False)))
+    record.attrs = {k: v for k, v in maps.attrs.items() if k not in schema.REFINE_ATTRS}
+    return record.assign_attrs(dict(zip(schema.REFINE_ATTRS, doubt or (), strict=False)))
 
 
 def _moved_maps(maps: xr.Dataset, start: Gaussian, last: Gaussian) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from numbers import Number
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import xarray as xr
@@ -28,6 +28,22 @@ DRAWS = (
 NO_GROUPS = ("coords", "dims", "pred_coords", "pred_dims", "attrs")
 
 Groups = dict[str, xr.Dataset]
+
+
+class InferenceData(Protocol):
+    """ArviZ 0.x's container, by what is asked of it; ArviZ 1.x has xarray's DataTree."""
+
+    attrs: dict[Any, Any]
+
+    def groups(self) -> list[str]:
+        """Return the names of the groups."""
+        ...
+
+    def __getitem__(self, key: str) -> xr.Dataset: ...
+
+
+# What merge and all functions on merged objects return.
+Container = InferenceData | xr.DataTree
 
 
 class Contents(NamedTuple):

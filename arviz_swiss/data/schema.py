@@ -1,7 +1,7 @@
 """Every group, variable and attribute by which batches and merged objects speak, named once.
 
-The constants are what the rest of the package writes; `GROUPS`, `VARIABLES` and `ATTRIBUTES` say what
-each of them means, and the page "what is in the result" is made from them.
+The constants are what the rest of the package writes; `GROUPS`, `VARIABLES` and `ATTRIBUTES` say
+what each of them means, and the page "what is in the result" is made from them.
 """
 
 # Groups of a merged object.
@@ -93,7 +93,7 @@ GROUPS = {
         "Merged draws, chains of all batches end to end; the coordinate `batch` on `chain` tells "
         "each chain's batch. Newly made draws have no `batch`."
     ),
-    UNCONSTRAINED + POSTERIOR: "Transformed variables in the space of the merge, by their own names.",
+    UNCONSTRAINED + POSTERIOR: "Transformed variables, in the space of the merge.",
     SAMPLE_STATS: "The samplers' statistics that all batches have, but for those of moved draws.",
     OBSERVED_DATA: "The batches' data joined, where their rows have labels.",
     CONSTANT_DATA: "Likewise.",
@@ -122,7 +122,7 @@ ATTRIBUTES = {
     TRANSFORM: {
         COVARIANCE_ESTIMATOR: "How the batches' covariances were estimated.",
         KIND_FROM: "Where the kind was read: argument, attributes, powers or guess.",
-        REFINE_FLAG: "A word for what speaks against the last rounds of `refine`, if anything does.",
+        REFINE_FLAG: "A word for what speaks against the last rounds of `refine`, if any.",
         REFINE_DOUBT: "The same as a sentence.",
         REFINE_REMEDY: "What to do about it.",
     },
@@ -160,8 +160,8 @@ VARIABLES = {
         "q_df": "degrees of freedom of q",
         "q_pvalue": "p-value of q, allowing for the bias of few draws",
         "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
-        "expected_error": "order of the merged mean's error in posterior sds (Mahalanobis), inflated",
-        "prior_error": "order of the merged mean's error in posterior sds that the prior's shape makes",
+        "expected_error": "order of the merged mean's error in posterior sds, of inflated batches",
+        "prior_error": "order of the error in posterior sds that the prior's shape makes",
         "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
         "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
         "shift": "batch mean minus merged mean, in merged sds",
@@ -179,7 +179,7 @@ VARIABLES = {
         "khat": "Pareto k-hat of all draws' weights",
         "batch_khat": "Pareto k-hat of each batch's draws against the full posterior, on their own",
         "batch_offset": "about how many sds a batch's draws are off the density given for it",
-        "batch_width": "about how many times as wide a batch's draws are as the density given for it",
+        "batch_width": "about how many times as wide a batch's draws are as its density",
         "effective_size": "equally weighted draws that the weighted draws are worth",
         "mean": "weighted posterior mean",
         "sd": "weighted posterior standard deviation",

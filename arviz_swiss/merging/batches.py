@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.axes import check_names, check_sizes
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.data.layout import Layout, layout_of, sample_arrays, with_times_as_stored
@@ -90,7 +90,7 @@ def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
     if len(kinds) > 1:
         found = ", ".join(f"{batch} is {kind}" for kind, batch in kinds.items())
         raise TypeError(f"batches mix containers: {found}. Convert them all to one kind first.")
-    recorded = [batch.attrs.get("swiss_batch") for batch in batches]
+    recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
     labels = labels or choose_labels(recorded, [batch.file for batch in batches])
     batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
     return batches, next(iter(kinds), None) or containers.native_kind()
@@ -303,7 +303,7 @@ def _is_array(obj: Any) -> bool:
 
 def _said_local(batches: Sequence[Batch]) -> set[str]:
     """Return the variables that the sampling found to belong to one batch alone."""
-    return {name for batch in batches for name in batch.attrs.get("swiss_local", "").split(",")}
+    return {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
 
 
 def _parameters(

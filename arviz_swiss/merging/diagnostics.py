@@ -56,27 +56,6 @@ class MomentDiagnostics(NamedTuple):
     prior_error: float = np.nan
 
 
-DESCRIPTIONS = {
-    "q": "heterogeneity of the batch means, chi-squared under a random partition",
-    "q_fair": "q, allowing for the bias of few draws",
-    "q_df": "degrees of freedom of q",
-    "q_pvalue": "p-value of q, allowing for the bias of few draws",
-    "q_lower_pvalue": "p-value of a q as small as this, allowing for the bias of few draws",
-    "expected_error": "order of the merged mean's error in posterior sds (Mahalanobis), inflated",
-    "prior_error": "order of the merged mean's error in posterior sds that the prior's shape makes",
-    "batch_q": "squared distance of the batch mean from the merged one, chi-squared",
-    "batch_q_pvalue": "p-value of batch_q, allowing for the bias of few draws",
-    "shift": "batch mean minus merged mean, in merged sds",
-    "sd_ratio": "batch sd over merged sd",
-    "displacement": "mean squared distance that the map moves whitened centred draws",
-    "eigenvalue_min": "smallest eigenvalue of the map",
-    "eigenvalue_max": "largest eigenvalue of the map",
-    "influence": "Mahalanobis distance that the merged mean moves if the batch is left out",
-    "effective_size": "effective size of the squared draws (estimated)",
-    "precision_bias": "share by which few draws make the batch's sds too small in the pooling",
-}
-
-
 def diagnose_moments(
     batches: Sequence[Moments],
     pooled: Pooled,

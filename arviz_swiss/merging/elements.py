@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.data.layout import Layout, place, with_times_as_stored
 from arviz_swiss.data.messages import brief
 
 # Dimensions of `swiss_transform`, along which it holds the labels of all elements that were merged:
 # on the variables' own scale and, of transformed variables, in the space of the merge.
-OWN, UNCONSTRAINED = "swiss_element", "swiss_unconstrained_element"
 MOST_NAMED = 8
 MAP_DIMS = ("round", "batch", "parameter", "parameter_bis")
 WHOLE = "Pass the merged object with all that was merged, and select from the result"
@@ -45,7 +45,9 @@ def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> 
         Variables for which the two differ.
     """
     changed = moved._replace(variables=tuple(v for v in moved.variables if v.name in transformed))
-    return _record(OWN, own) | (_record(UNCONSTRAINED, changed) if changed.variables else {})
+    return _record(schema.ELEMENT, own) | (
+        _record(schema.UNCONSTRAINED_ELEMENT, changed) if changed.variables else {}
+    )
 
 
 def _record(along: str, layout: Layout) -> dict[str, Any]:
@@ -76,25 +78,27 @@ def in_order(groups: Groups, group: str) -> Groups:
     Elements are matched by label, dimensions by name, or by their labels where they were renamed;
     chains and draws come in the order of their labels, and the same in all groups.
     """
-    maps = _ordered_maps(groups["swiss_transform"])
-    ordered = {**groups, "swiss_transform": maps}
+    maps = _ordered_maps(groups[schema.TRANSFORM])
+    ordered = {**groups, schema.TRANSFORM: maps}
     _check_draws(groups[group], maps, group)
-    if "swiss_diagnostics" in groups:
-        diagnostics = _transposed(groups["swiss_diagnostics"])
+    if schema.DIAGNOSTICS in groups:
+        diagnostics = _transposed(groups[schema.DIAGNOSTICS])
         for dim in ("batch", "parameter"):
-            diagnostics = _along(diagnostics, dim, maps.get_index(dim), "swiss_diagnostics")
-        ordered["swiss_diagnostics"] = diagnostics
+            diagnostics = _along(diagnostics, dim, maps.get_index(dim), schema.DIAGNOSTICS)
+        ordered[schema.DIAGNOSTICS] = diagnostics
     draws = _sorted_draws(groups[group])
-    ordered[group] = _ordered(draws, maps, OWN, group) if OWN in maps.coords else draws
-    if UNCONSTRAINED in maps.coords:
-        moved = f"unconstrained_{group}"
+    ordered[group] = (
+        _ordered(draws, maps, schema.ELEMENT, group) if schema.ELEMENT in maps.coords else draws
+    )
+    if schema.UNCONSTRAINED_ELEMENT in maps.coords:
+        moved = schema.unconstrained(group)
         if moved not in groups:
             raise ValueError(
                 f'the merged object has no group "{moved}" any more, which holds the draws in the '
                 f"space of the merge. {WHOLE}."
             )
         alike = _same_draws(groups[moved], draws, moved)
-        ordered[moved] = _ordered(alike, maps, UNCONSTRAINED, moved)
+        ordered[moved] = _ordered(alike, maps, schema.UNCONSTRAINED_ELEMENT, moved)
     if "sample_stats" in groups:
         try:
             ordered["sample_stats"] = _same_draws(groups["sample_stats"], draws, "sample_stats")
@@ -136,7 +140,7 @@ def _selected(dataset: xr.Dataset, dim: str, labels: pd.Index) -> xr.Dataset:
 
 def _ordered_maps(maps: xr.Dataset) -> xr.Dataset:
     parameters = maps.get_index("parameter")
-    return _along(_transposed(maps), "parameter_bis", parameters, "swiss_transform")
+    return _along(_transposed(maps), "parameter_bis", parameters, schema.TRANSFORM)
 
 
 def _transposed(dataset: xr.Dataset) -> xr.Dataset:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.merging.batches import Batch
 
 DATA_GROUPS = ("observed_data", "constant_data")
@@ -116,7 +116,7 @@ def groups_not_joined(batches: Sequence[Batch]) -> list[str]:
     What was computed from the draws, such as log likelihoods, is not valid at moved ones.
     """
     merged = batches[0].group
-    used = {merged, f"unconstrained_{merged}", *DATA_GROUPS, *OTHER_GROUPS}
+    used = {merged, schema.unconstrained(merged), *DATA_GROUPS, *OTHER_GROUPS}
     found = sorted({name for batch in batches for name in batch.groups})
     return [name for name in found if name not in used and not name.startswith("swiss_")]
 

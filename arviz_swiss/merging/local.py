@@ -3,7 +3,7 @@
 `local_draws` moves them and puts those of all batches side by side.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 
 from arviz_swiss.data import transforms
 from arviz_swiss.merging.batches import Batch, Matched, is_missing_values, own_dims
+from arviz_swiss.merging.models import batch_space, depending
 from arviz_swiss.merging.space import Arrays, TransformSpace, check_only_none
 
 
@@ -98,10 +99,10 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
             found[name] = min(dims, key=lambda dim: not _has_default_labels(batches[0], dim))
     if not found:
         return {}
-    depending = _depending(model, matched.local)
+    dependents = depending(model, matched.local)
     for name in matched.deterministic:
         if all(_is_real(batch, name) for batch in batches):
-            dim = _dim_of_deterministic(batches, name, found, name in depending)
+            dim = _dim_of_deterministic(batches, name, found, name in dependents)
             if dim is not None and dim not in shared_dims:
                 found[name] = dim
     return found
@@ -114,29 +115,19 @@ def find_local_space(
     if model is None:
         return LocalTransforms(choices)
     check_only_none(choices)
-    from arviz_swiss.pymc.batch_space import BatchSpace
-
     first = matched.batches[0]
     axes = {
         name: own_dims(first, name).index(dim)
         for name, dim in local.items()
         if name in matched.local
     }
-    return BatchSpace(
+    return batch_space(
         model,
         axes,
         matched.layout.names,
         untransformed=list(choices),
         deterministics=[name for name in local if name not in axes],
     )
-
-
-def _depending(model: Any, names: Sequence[str]) -> Collection[str]:
-    if model is None:
-        return ()
-    from arviz_swiss.pymc.batch_space import depending
-
-    return depending(model, names)
 
 
 def _same_index(batches: Sequence[Batch], name: str, dim: str) -> bool:

@@ -20,7 +20,7 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.moments import Moments
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import as_rows, gather_all
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.batches import Batch, Matched, load_arrays, own_dims
@@ -33,11 +33,6 @@ from arviz_swiss.merging.summaries import Frame, unconstrained
 
 # Where a deterministic fits no better than this, nothing is gained by moving it instead.
 LEAST_GAIN = 1e-6
-
-
-def owner_coord(dim: str) -> str:
-    """Return the name of the coordinate that tells the batch of each element along `dim`."""
-    return f"batch_{dim}"
 
 
 class Side(NamedTuple):
@@ -124,9 +119,11 @@ def move_local(
     return LocalDraws(
         _pack_posterior(batches, local, sides, out),
         _pack_maps(batches, local, sides, regressions, frame).assign_attrs(
-            swiss_space=space.name,
-            swiss_transforms=space.describe(),
-            swiss_through=json.dumps(through),
+            {
+                schema.SPACE: space.name,
+                schema.TRANSFORMS: space.describe(),
+                schema.THROUGH: json.dumps(through),
+            }
         ),
         [dim for dim, side in sides.items() if not side.is_ordered],
     )
@@ -376,7 +373,7 @@ def _pack_maps(
     """
     data, coords = {}, {"parameter": np.array(frame.labels)}
     for dim, side in sides.items():
-        coords |= {dim: side.labels, owner_coord(dim): (dim, side.owners)}
+        coords |= {dim: side.labels, schema.owner_coord(dim): (dim, side.owners)}
         if side.is_relabelled:
             coords[f"own_{dim}"] = (dim, side.own_labels)
     for name, parts in regressions.items():
@@ -385,7 +382,7 @@ def _pack_maps(
         values = np.concatenate(parts, axis=1)
         dims = [*containers.SAMPLE_DIMS, *own_dims(batches[0], name)]
         data[name] = (("parameter", element), values, {"dim": local[name], "dims": dims})
-        coords[owner_coord(element)] = (element, owners)
+        coords[schema.owner_coord(element)] = (element, owners)
     return xr.Dataset(data, coords=coords)
 
 
@@ -413,7 +410,7 @@ def before_the_merge(
     dims = {name: array.attrs["dim"] for name, array in maps.data_vars.items()}
     own = {}
     for dim in dict.fromkeys(dims.values()):
-        labels = maps[dim].values[maps[owner_coord(dim)].values.astype(str) == label]
+        labels = maps[dim].values[maps[schema.owner_coord(dim)].values.astype(str) == label]
         missing = draws.get_index(dim).get_indexer(pd.Index(labels)) < 0
         if missing.any():
             raise ValueError(
@@ -428,7 +425,7 @@ def before_the_merge(
     images = arrays | space.forward(shared | arrays)
     moved = {}
     for name, image in images.items():
-        mine = maps[owner_coord(f"{name}_element")].values.astype(str) == label
+        mine = maps[schema.owner_coord(f"{name}_element")].values.astype(str) == label
         moved[name] = image - _change(step, maps[name].values[:, mine], image.shape)
     moved |= space.backward(moved, before)
     restored = chosen.assign(

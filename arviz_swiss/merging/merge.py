@@ -12,7 +12,7 @@ from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import prior_error
 from arviz_swiss.base.moments import Moments, Pooled, pool
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.merging import pack
 from arviz_swiss.merging.batches import (
     check_holdable,
@@ -37,6 +37,7 @@ from arviz_swiss.merging.joining import groups_not_joined, join_data
 from arviz_swiss.merging.kinds import LOOKS_INFLATED, warn_kind
 from arviz_swiss.merging.local import find_local, find_local_space
 from arviz_swiss.merging.local_draws import move_local, warn_unordered
+from arviz_swiss.merging.models import coords_of, free_variables, plain_model
 from arviz_swiss.merging.origin import check_one_run
 from arviz_swiss.merging.powers import (
     Powers,
@@ -48,14 +49,7 @@ from arviz_swiss.merging.powers import (
 )
 from arviz_swiss.merging.repeats import check_distinct
 from arviz_swiss.merging.rescaling import rescale, rescaled_maps, variance_factors
-from arviz_swiss.merging.space import (
-    check_powered_space,
-    coords_of,
-    find_space,
-    free_variables,
-    plain_model,
-    split_choices,
-)
+from arviz_swiss.merging.space import check_powered_space, find_space, split_choices
 from arviz_swiss.merging.summaries import find_frame, summarise, summarise_prior
 
 
@@ -285,29 +279,31 @@ def merge(
         stats = pack.join_stats(batches, draws.length) if has_stats else None
         if stats is None and any("sample_stats" in batch.groups for batch in batches):
             left_out.append("sample_stats")
-        said = {"swiss_method": method, "swiss_kind": counted.kind}
+        said = {schema.METHOD: method, schema.KIND: counted.kind}
         if left_out:
-            said["swiss_left_out"] = ", ".join(left_out)
+            said[schema.LEFT_OUT] = ", ".join(left_out)
         if local:
-            said["swiss_local"] = ",".join(name for name in matched.local if name in local)
+            said[schema.LOCAL] = ",".join(name for name in matched.local if name in local)
         if unordered:
-            said["swiss_unordered"] = ", ".join(dict.fromkeys(unordered))
+            said[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
         if factors is not None:
-            said["swiss_rescaled"] = f"from {counted.kind} to {chosen.expects}"
+            said[schema.RESCALED] = f"from {counted.kind} to {chosen.expects}"
         if dropped:
-            said |= {"swiss_dropped": dropped, "swiss_stands_for": describe_rest(counted)}
+            said |= {schema.DROPPED: dropped, schema.STANDS_FOR: describe_rest(counted)}
         groups = pack.pack_draws(draws, frame, batches, stats, said) | data
         if beside is not None:
             groups = pack.add_local(groups, group, beside)
         coords = pack.transform_coords(batches, frame)
         elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
-        groups["swiss_transform"] = pack.pack_transform(
+        groups[schema.TRANSFORM] = pack.pack_transform(
             batches, moments, affine, pooled, counted, coords | elements
         ).assign_attrs(
-            swiss_covariance="own" if callable(covariance) else covariance,
-            swiss_kind_from=counted.kind_from,
+            {
+                schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
+                schema.KIND_FROM: counted.kind_from,
+            }
         )
-        groups["swiss_diagnostics"] = pack.pack_diagnostics(diagnostics, coords)
+        groups[schema.DIAGNOSTICS] = pack.pack_diagnostics(diagnostics, coords)
         return containers.build(groups, container)
 
 

@@ -1,29 +1,32 @@
-"""A merged object as `refine`, `certify` and `subposteriors` open it."""
+"""The reader of a merged object: whatever asks what is in one asks `Merged`."""
 
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import gaussian, linalg
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.base.moments import Moments
-from arviz_swiss.data import containers
+from arviz_swiss.base.linalg import AffineMap
+from arviz_swiss.base.moments import Moments, Pooled
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data import transforms as bijections
-from arviz_swiss.data.containers import Contents, Groups
-from arviz_swiss.data.layout import Layout, as_rows, gather_all, layout_of, sample_arrays
+from arviz_swiss.data.containers import SAMPLE_DIMS, Contents, Groups
+from arviz_swiss.data.layout import Layout, as_rows, gather_all, layout_of, move, sample_arrays
+from arviz_swiss.data.selection import check_coords, selected
 from arviz_swiss.merging.elements import WHOLE, in_order, other_draws
 from arviz_swiss.merging.local import LocalSpace, LocalTransforms
+from arviz_swiss.merging.models import batch_space, model_space
 from arviz_swiss.merging.moments import sample_moments
-from arviz_swiss.merging.space import Space, TransformSpace, model_space
+from arviz_swiss.merging.records import Certificate, Refinement, read_certificate, read_refinement
+from arviz_swiss.merging.space import Space, TransformSpace
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
-# Attributes of `swiss_transform`: a word for what speaks against the last rounds of `refine`, a
-# sentence, and what to do.
-REFINE_ATTRS = ("swiss_refine_flag", "swiss_refine_doubt", "swiss_refine_remedy")
 # A constant that some batches stored in single precision varies by so much.
 ROUNDING = 1e-6
 # PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
@@ -34,24 +37,32 @@ TRIED = 8
 SAME_SDS = 1e-3
 
 
-class Merged(NamedTuple):
-    """The groups of a merged object, and its draws in the space of the merge.
+@dataclass(frozen=True)
+class Merged:
+    """A merged object: labels, maps, moments, draws before and after, certificate, refinement.
 
-    `layout` and `arrays` are those of the merged variables; `free` are the parameters that vary,
-    in the order of the coordinate `parameter` of the group `swiss_transform`.
+    Groups are in the order of the merge, whatever their user has done to them since. `parameter`
+    counts the parameters that vary, in the order of that coordinate of `swiss_transform`.
     """
 
     groups: Groups
     container: str
     group: str
-    layout: Layout
-    arrays: list[np.ndarray]
-    free: np.ndarray
 
     @property
     def maps(self) -> xr.Dataset:
         """What the merge did to each batch."""
-        return self.groups["swiss_transform"]
+        return self.groups[schema.TRANSFORM]
+
+    @property
+    def diagnostics(self) -> xr.Dataset:
+        """What the batches' moments tell about the merge."""
+        if schema.DIAGNOSTICS not in self.groups:
+            raise ValueError(
+                f"not a merged object: no group {schema.DIAGNOSTICS}, found "
+                f"{', '.join(self.groups)}. Pass {MERGED}."
+            )
+        return self.groups[schema.DIAGNOSTICS]
 
     @property
     def draws(self) -> xr.Dataset:
@@ -59,9 +70,29 @@ class Merged(NamedTuple):
         return self.groups[self.group]
 
     @property
+    def attrs(self) -> dict[str, Any]:
+        """Attributes of the merged draws."""
+        return self.draws.attrs
+
+    @property
     def labels(self) -> list[str]:
         """Labels of the batches."""
         return self.maps["batch"].values.astype(str).tolist()
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """Labels of the parameters."""
+        return self.maps["parameter"].values.astype(str)
+
+    @property
+    def variables(self) -> np.ndarray:
+        """The variable that each parameter belongs to."""
+        return self.maps["variable"].values.astype(str)
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that were merged, in the order of the merge."""
+        return list(dict.fromkeys(self.variables.tolist()))
 
     @property
     def owners(self) -> np.ndarray | None:
@@ -71,68 +102,300 @@ class Merged(NamedTuple):
     @property
     def sizes(self) -> tuple[int, int]:
         """Number of chains, and of draws a chain."""
-        return self.arrays[0].shape[:2]
+        return self.draws.sizes["chain"], self.draws.sizes["draw"]
+
+    @property
+    def method(self) -> str:
+        """The method of the merge."""
+        return self.attrs.get(schema.METHOD, "swiss")
+
+    @property
+    def kind(self) -> str:
+        """What the batches were sampled from."""
+        return self.attrs.get(schema.KIND, "inflated")
+
+    @property
+    def sampled_powers(self) -> np.ndarray:
+        """The likelihood powers that the batches were sampled with, whichever were dropped."""
+        return self.maps["power"].values * float(self.maps["stands_for"])
 
     @property
     def transformed(self) -> list[str]:
-        """Variables that are merged on another scale than their own."""
-        return list(self.groups.get(f"unconstrained_{self.group}", ()))
+        """Variables that were merged on another scale than their own."""
+        return list(self.groups.get(schema.unconstrained(self.group), ()))
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the draws are the batches' own, moved by maps, and not newly made."""
+        return "scale" in self.maps
+
+    def require_moved(self, why: str) -> None:
+        """Refuse newly made draws; `why` says what they lack and what to do."""
+        if not self.is_moved:
+            raise ValueError(
+                f'merged with method "{self.method}", whose draws were newly made from those of '
+                f"all batches: {why}"
+            )
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """The certificate, if there is one."""
+        return read_certificate(self.groups)
+
+    @cached_property
+    def refinement(self) -> Refinement:
+        """What rounds of `refine` did."""
+        return read_refinement(self.maps)
+
+    @cached_property
+    def images(self) -> xr.Dataset:
+        """The merged variables' draws in the space of the merge."""
+        moved = self.groups.get(schema.unconstrained(self.group), xr.Dataset())
+        transformed = [name for name in self.names if name in moved]
+        if not transformed:
+            return self.draws[self.names]
+        plain = self.draws[[name for name in self.names if name not in transformed]]
+        kept = plain.drop_vars([name for name in plain.coords if name in moved.coords])
+        return kept.merge(moved[transformed], join="exact", compat="override")[self.names]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of the merged variables in the space of the merge."""
+        return layout_of(self.images, self.names)
+
+    @cached_property
+    def arrays(self) -> list[np.ndarray]:
+        """Draws of each variable in the space of the merge, (chain, draw, ...)."""
+        return sample_arrays(self.images, self.layout)
+
+    @cached_property
+    def free(self) -> np.ndarray:
+        """Where the parameters lie in the layout, by label."""
+        places = {label: place for place, label in enumerate(self.layout.labels())}
+        if missing := [label for label in self.parameters if label not in places]:
+            raise ValueError(
+                f"the merged object has no draws of {', '.join(missing[:8])} any more. {WHOLE}."
+            )
+        free = np.array([places[label] for label in self.parameters])
+        self._check_constants(free)
+        return free
+
+    def _check_constants(self, free: np.ndarray) -> None:
+        """Refuse draws that vary along a parameter of which there is no map."""
+        if free.size == self.layout.size:
+            return
+        rows = gather_all(self.matrices(), self.layout)
+        spread = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
+        spread[free] = False
+        if spread.any():
+            labels = np.array(self.layout.labels())[spread]
+            raise ValueError(
+                f'group "{schema.TRANSFORM}" has no parameter {", ".join(labels[:8])} any more, '
+                f"which varies. {WHOLE}."
+            )
+
+    def matrices(self) -> list[np.ndarray]:
+        """Return all draws as one (rows, parameters) matrix a variable."""
+        return as_rows(self.arrays, self.layout)
+
+    def rows(self, chains: Any = slice(None), draws: Any = slice(None)) -> np.ndarray:
+        """Return some draws of the parameters, as a (rows, parameters) array.
+
+        `chains` and `draws` are index arrays, slices or masks; index arrays of the same length pick
+        single draws.
+        """
+        picked = [
+            array[chains, draws].reshape(-1, variable.size)
+            for array, variable in zip(self.arrays, self.layout.variables, strict=True)
+        ]
+        return gather_all(picked, self.layout)[:, self.free]
+
+    def map_of(self, position: int) -> AffineMap:
+        """Return the map of one batch."""
+        batch = self.maps.isel(batch=position)
+        return AffineMap(batch["scale"].values, batch["mean"].values, batch["target"].values)
+
+    def inverse_of(self, position: int) -> AffineMap:
+        """Return the map that brings one batch's draws back."""
+        units = np.sqrt(np.diag(self.maps["pooled_covariance"].values))
+        return linalg.invert(self.map_of(position), units)
+
+    def chains_of(self, position: int) -> np.ndarray:
+        """Return which chains are one batch's; refuse a batch that has none any more."""
+        label = self.labels[position]
+        chains = np.flatnonzero(self.owners == label)
+        if not chains.size:
+            raise ValueError(
+                f'batch {position} ("{label}"): none of its chains is left, so its own draws '
+                "cannot be looked at. Pass the merged object before chains were selected; to leave "
+                "the batch out of the merge, merge again with drop=."
+            )
+        return chains
+
+    def after(self, position: int) -> np.ndarray:
+        """Return one batch's draws as they are now, (chain, draw, parameter)."""
+        chains = self.chains_of(position)
+        return self.rows(chains).reshape(chains.size, self.sizes[1], -1)
+
+    def before(self, position: int) -> np.ndarray:
+        """Return one batch's draws as they were sampled, (chain, draw, parameter)."""
+        back = self.inverse_of(position)
+        return (self.after(position) - back.source) @ back.scale.T + back.target
+
+    def images_before(self, position: int) -> xr.Dataset:
+        """Return one batch's draws as they were sampled, by variable, in the space of the merge."""
+        moved = self.images.isel(chain=self.chains_of(position)).drop_vars("batch")
+        arrays = [array.astype(float) for array in sample_arrays(moved, self.layout)]
+        rows = as_rows(arrays, self.layout)
+        constants = np.concatenate([matrix[0] for matrix in rows])
+        out = [np.empty_like(matrix) for matrix in rows]
+        back = linalg.embed(self.inverse_of(position), self.free, constants)
+        move(rows, self.layout, back, out)
+        return xr.Dataset(
+            {
+                variable.name: ((*SAMPLE_DIMS, *variable.dims), matrix.reshape(array.shape))
+                for variable, matrix, array in zip(self.layout.variables, out, arrays, strict=True)
+            },
+            coords=self.layout.coords,
+        )
+
+    @cached_property
+    def batch_moments(self) -> list[Moments]:
+        """The batches' moments as the merge took them."""
+        columns = (self.maps[name].values for name in ("mean", "covariance", "draws"))
+        effective = self.diagnostics["effective_size"].values
+        return [
+            Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
+            for mean, covariance, draws, size in zip(*columns, effective, strict=True)
+        ]
+
+    @cached_property
+    def pooled(self) -> Pooled:
+        """The moments that the merge, or `refine`, found for the posterior."""
+        covariance = self.maps["pooled_covariance"].values
+        precision = linalg.inverse(covariance)
+        factor = linalg.cholesky(precision)
+        return Pooled(self.maps["pooled_mean"].values, covariance, precision, factor)
+
+    @cached_property
+    def present_moments(self) -> Gaussian:
+        """The moments that the merged draws have; those of the pooling, if merged by SwISS."""
+        arrays = [array.reshape(*self.sizes, -1) for array in self.matrices()]
+        owners = self.owners if self.owners is not None else np.zeros(self.sizes[0])
+        means, covariances, shares = [], [], []
+        for owner in np.unique(owners):
+            own = owners == owner
+            matrices = [array[own].reshape(-1, array.shape[-1]) for array in arrays]
+            mean, covariance, _ = sample_moments(matrices, self.layout)
+            means.append(mean[self.free])
+            covariances.append(covariance[np.ix_(self.free, self.free)])
+            shares.append(own.mean())
+        return gaussian.moments_of(np.array(means), np.array(covariances), np.array(shares))
+
+    def select(self, var_names=None, filter_vars=None, coords=None) -> xr.Dataset:
+        """Return what ArviZ's arguments select of the draws in the space of the merge."""
+        check_coords(coords)
+        # A transform that changes the number of elements gives them a dimension of its own, along
+        # which the variable's labels choose nothing.
+        own, moved = self.draws.dims, self.images.dims
+        lost = {d: v for d, v in (coords or {}).items() if d in own and d not in moved}
+        selected(self.draws, coords=lost)
+        left = {dim: value for dim, value in (coords or {}).items() if dim not in lost}
+        return selected(self.images, var_names, filter_vars, left)
+
+    def positions(self, var_names=None, filter_vars=None, coords=None) -> np.ndarray:
+        """Return the positions of the parameters that ArviZ's arguments select."""
+        dataset = self.select(var_names, filter_vars, coords)
+        wanted = set(layout_of(dataset, list(dataset.data_vars)).labels())
+        positions = [at for at, label in enumerate(self.parameters) if label in wanted]
+        if not positions:
+            raise ValueError(f"var_names={var_names!r}: only constants are selected.")
+        return np.array(positions)
+
+    def space(self, transforms: Mapping[str, Any] | None = None, model: Any = None) -> Space:
+        """Return the space of the merge.
+
+        `transforms` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
+        """
+        spelled = self.attrs.get(schema.TRANSFORMS, "{}")
+        if self.attrs.get(schema.SPACE) != "model":
+            space = TransformSpace(bijections.restore(spelled, transforms), self.names)
+        else:
+            whole = model_space(_required(model), self.names, ())
+            stay = [name for name in whole.transforms if name not in json.loads(spelled)]
+            space = model_space(model, self.names, stay)
+            space = space.fitted_to(layout_of(self.draws, self.names))
+        self._check_paired(space)
+        return space
+
+    def local_space(
+        self, transforms: Mapping[str, Any] | None = None, model: Any = None
+    ) -> LocalSpace | None:
+        """Return the space that local variables were moved in; None where there are none."""
+        if schema.LOCAL_MAPS not in self.groups:
+            return None
+        maps = self.groups[schema.LOCAL_MAPS]
+        moved = json.loads(maps.attrs[schema.TRANSFORMS])
+        through = json.loads(maps.attrs.get(schema.THROUGH, "{}"))
+        if not moved and not through:
+            return LocalTransforms({})
+        if maps.attrs[schema.SPACE] != "model":
+            return LocalTransforms(bijections.restore(maps.attrs[schema.TRANSFORMS], transforms))
+        free = [variable.name for variable in _required(model).free_RVs]
+        axes = {
+            name: list(array.attrs["dims"]).index(array.attrs["dim"]) - len(SAMPLE_DIMS)
+            for name, array in maps.data_vars.items()
+            if name in free
+        }
+        space = batch_space(
+            model,
+            axes,
+            [name for name in self.draws.data_vars if name not in maps],
+            untransformed=[name for name in axes if name not in moved],
+            deterministics=list(through.values()),
+        )
+        return space.through(through)
+
+    def _check_paired(self, space: Space) -> None:
+        """Refuse draws in the space of the merge that are not those on their own scale.
+
+        Both are matched by the labels of chain and draw, which some selections number anew.
+        """
+        moved = schema.unconstrained(self.group)
+        if not space.transforms or moved not in self.groups:
+            return
+        few = {
+            dim: np.unique(np.linspace(0, self.draws.sizes[dim] - 1, TRIED).astype(int))
+            for dim in SAMPLE_DIMS
+        }
+        images = self.images.isel(few)
+        known = images if space.name == "model" else images[list(space.transforms)]
+        back = space.backward({name: known[name].values for name in known.data_vars})
+        for name in space.transforms:
+            own = self.draws[name].isel(few).values
+            units = self.draws[name].std(SAMPLE_DIMS).values
+            if (np.abs(back[name] - own) > SAME_SDS * units + ROUNDING * np.abs(own)).any():
+                raise other_draws(moved)
 
 
-def read_merged(merged: Any, group: str) -> tuple[Groups, str]:
-    """Return a merged object's groups, in the order of the merge, and its kind of container.
-
-    Refuse any other object.
-    """
+def open_merged(merged: Any, group: str) -> Merged:
+    """Read a merged object; refuse any other."""
     contents = read_whole(merged, group)
-    if group not in contents.groups and "swiss_transform" in contents.groups:
+    groups = contents.groups
+    if group not in groups and schema.TRANSFORM in groups:
         raise ValueError(
             f'the merged object has no group "{group}": group= must be the one that was merged. '
-            f"Its groups are: {', '.join(contents.groups)}."
+            f"Its groups are: {', '.join(groups)}."
         )
-    if missing := [name for name in (group, "swiss_transform") if name not in contents.groups]:
+    if missing := [name for name in (group, schema.TRANSFORM) if name not in groups]:
         raise ValueError(
             f"not a merged object: no group {', '.join(missing)}, found "
-            f"{', '.join(contents.groups) or 'none'}. Pass {MERGED}."
+            f"{', '.join(groups) or 'none'}. Pass {MERGED}."
         )
-    groups = in_order(contents.groups, group)
-    _check_paired(
-        groups, group, TransformSpace(_known_transforms(groups[group].attrs), merged_names(groups))
-    )
-    return groups, contents.kind or containers.native_kind()
-
-
-def _known_transforms(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the transforms that a merged object holds; not the user's own, nor all of a model."""
-    spelled = json.loads(attrs.get("swiss_transforms", "{}"))
-    if attrs.get("swiss_space") == "model":
-        return {
-            n: WITHOUT_MODEL[choice] for n, choice in spelled.items() if choice in WITHOUT_MODEL
-        }
-    return {name: choice for name, choice in spelled.items() if not isinstance(choice, dict)}
-
-
-def _check_paired(groups: Groups, group: str, space: Space) -> None:
-    """Refuse draws in the space of the merge that are not those on their own scale.
-
-    Both are matched by the labels of chain and draw, which some selections number anew.
-    """
-    moved = f"unconstrained_{group}"
-    if not space.transforms or moved not in groups:
-        return
-    draws = groups[group]
-    few = {
-        dim: np.unique(np.linspace(0, draws.sizes[dim] - 1, TRIED).astype(int))
-        for dim in containers.SAMPLE_DIMS
-    }
-    images = in_merge_space(groups, group).isel(few)
-    known = images if space.name == "model" else images[list(space.transforms)]
-    back = space.backward({name: known[name].values for name in known.data_vars})
-    for name in space.transforms:
-        own = draws[name].isel(few).values
-        units = draws[name].std(containers.SAMPLE_DIMS).values
-        if (np.abs(back[name] - own) > SAME_SDS * units + ROUNDING * np.abs(own)).any():
-            raise other_draws(moved)
+    container = contents.kind or containers.native_kind()
+    opened = Merged(in_order(groups, group), container, group)
+    opened._check_paired(TransformSpace(_known_transforms(opened.attrs), opened.names))
+    return opened
 
 
 def read_whole(merged: Any, group: str) -> Contents:
@@ -149,210 +412,17 @@ def read_whole(merged: Any, group: str) -> Contents:
         return Contents(loaded, contents.kind)
 
 
-def open_merged(merged: Any, group: str) -> Merged:
-    """Return a merged object with its draws in the space of the merge."""
-    return open_groups(*read_merged(merged, group), group)
+def _known_transforms(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the transforms that a merged object holds; not the user's own, nor all of a model."""
+    spelled = json.loads(attrs.get(schema.TRANSFORMS, "{}"))
+    if attrs.get(schema.SPACE) == "model":
+        return {
+            n: WITHOUT_MODEL[choice] for n, choice in spelled.items() if choice in WITHOUT_MODEL
+        }
+    return {name: choice for name, choice in spelled.items() if not isinstance(choice, dict)}
 
 
-def check_shared(opened: Merged) -> None:
-    """Refuse batches with latent variables of their own, and merges without some batches."""
-    if dropped := opened.draws.attrs.get("swiss_dropped"):
-        raise ValueError(
-            f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
-            "compare it with. Merge all batches, or sample the dropped ones again."
-        )
-    if local := opened.draws.attrs.get("swiss_local"):
-        raise ValueError(
-            f"the batches have latent variables of their own ({local}). The full posterior's "
-            "density of the shared parameters is an integral over all of them, which the batches' "
-            "densities do not give: such a merge cannot be refined or certified."
-        )
-
-
-def open_groups(groups: Groups, container: str, group: str) -> Merged:
-    """Return a merged object with its draws in the space of the merge.
-
-    Parameters
-    ----------
-    groups : dict of str to Dataset
-        In the order of the merge, as `read_merged` returns them.
-    """
-    moved = in_merge_space(groups, group)
-    layout = layout_of(moved, list(moved.data_vars))
-    free = free_places(layout, groups["swiss_transform"])
-    opened = Merged(groups, container, group, layout, sample_arrays(moved, layout), free)
-    _check_constants(opened)
-    return opened
-
-
-def free_places(layout: Layout, maps: xr.Dataset) -> np.ndarray:
-    """Return where the parameters that vary lie in a layout, by label."""
-    places = {label: place for place, label in enumerate(layout.labels())}
-    parameters = maps["parameter"].values.astype(str).tolist()
-    if missing := [label for label in parameters if label not in places]:
-        raise ValueError(
-            f"the merged object has no draws of {', '.join(missing[:8])} any more. {WHOLE}."
-        )
-    return np.array([places[label] for label in parameters])
-
-
-def _check_constants(opened: Merged) -> None:
-    """Refuse draws that vary along a parameter of which there is no map."""
-    if opened.free.size == opened.layout.size:
-        return
-    rows = gather_all(all_rows(opened), opened.layout)
-    spread = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
-    spread[opened.free] = False
-    if spread.any():
-        labels = np.array(opened.layout.labels())[spread]
-        raise ValueError(
-            f'group "swiss_transform" has no parameter {", ".join(labels[:8])} any more, which '
-            f"varies. {WHOLE}."
-        )
-
-
-def in_merge_space(groups: Groups, group: str) -> xr.Dataset:
-    """Return the merged variables' draws in the space of the merge, in the order of the merge."""
-    names = merged_names(groups)
-    unconstrained = groups.get(f"unconstrained_{group}", xr.Dataset())
-    own = [name for name in names if name in unconstrained]
-    if not own:
-        return groups[group][names]
-    plain = groups[group][[name for name in names if name not in own]]
-    kept = plain.drop_vars([name for name in plain.coords if name in unconstrained.coords])
-    return kept.merge(unconstrained[own], join="exact", compat="override")[names]
-
-
-def rounds_taken(maps: xr.Dataset) -> np.ndarray:
-    """Return which rounds of `refine` moved the draws; those that led away were undone."""
-    count = maps.sizes.get("round", 1) - 1
-    # older versions undid none
-    return maps["taken"].values[1:] if "taken" in maps else np.ones(count, dtype=bool)
-
-
-def is_refined(maps: xr.Dataset) -> bool:
-    """Tell whether rounds of `refine` moved the draws."""
-    return bool(rounds_taken(maps).any())
-
-
-def is_settled(maps: xr.Dataset) -> bool:
-    """Tell whether rounds of `refine` moved the draws, and nothing speaks against them."""
-    return is_refined(maps) and REFINE_ATTRS[0] not in maps.attrs
-
-
-def was_undone(maps: xr.Dataset) -> bool:
-    """Tell whether the last rounds of `refine` led away from the posterior."""
-    return not rounds_taken(maps)[-1:].all()
-
-
-def merged_names(groups: Groups) -> list[str]:
-    """Return the variables that were merged, in the order of the merge."""
-    return list(dict.fromkeys(groups["swiss_transform"]["variable"].values.astype(str).tolist()))
-
-
-def space_of(groups: Groups, group: str, transforms: Mapping[str, Any] | None, model: Any) -> Space:
-    """Return the space that the batches were merged in.
-
-    Parameters
-    ----------
-    transforms, model
-        What the merge was given and a merged object cannot hold: own transforms, a PyMC model.
-    """
-    attrs = groups[group].attrs
-    names = merged_names(groups)
-    spelled = attrs.get("swiss_transforms", "{}")
-    if attrs.get("swiss_space") != "model":
-        space = TransformSpace(bijections.restore(spelled, transforms), names)
-        _check_paired(groups, group, space)
-        return space
+def _required(model: Any) -> Any:
     if model is None:
         raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
-    moved = json.loads(spelled)
-    full = model_space(model, names, None)
-    kept = {name: None for name in full.transforms if name not in moved}
-    space = model_space(model, names, kept).fitted_to(layout_of(groups[group], names))
-    _check_paired(groups, group, space)
-    return space
-
-
-def local_space_of(
-    groups: Groups, group: str, transforms: Mapping[str, Any] | None, model: Any
-) -> LocalSpace:
-    """Return the space that local variables were moved in; arguments as of `space_of`."""
-    maps, draws = groups["swiss_local"], groups[group]
-    moved = json.loads(maps.attrs["swiss_transforms"])
-    through = json.loads(maps.attrs.get("swiss_through", "{}"))
-    if not moved and not through:
-        return LocalTransforms({})
-    if maps.attrs["swiss_space"] != "model":
-        return LocalTransforms(bijections.restore(maps.attrs["swiss_transforms"], transforms))
-    if model is None:
-        raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
-    from arviz_swiss.pymc.batch_space import BatchSpace
-
-    axes = {
-        name: list(array.attrs["dims"]).index(array.attrs["dim"]) - len(containers.SAMPLE_DIMS)
-        for name, array in maps.data_vars.items()
-        if name in [variable.name for variable in model.free_RVs]
-    }
-    shared = [name for name in draws.data_vars if name not in maps]
-    space = BatchSpace(
-        model,
-        axes,
-        shared,
-        untransformed=[name for name in axes if name not in moved],
-        deterministics=list(through.values()),
-    )
-    return space.through(through)
-
-
-def free_rows(merged: Merged, chains: Any, draws: Any) -> np.ndarray:
-    """Return some draws of the parameters that vary, as a (rows, parameters) array.
-
-    Parameters
-    ----------
-    chains, draws
-        Index arrays, slices or masks; index arrays of the same length pick single draws.
-    """
-    picked = [array[chains, draws] for array in merged.arrays]
-    rows = [
-        array.reshape(-1, variable.size)
-        for array, variable in zip(picked, merged.layout.variables, strict=True)
-    ]
-    return gather_all(rows, merged.layout)[:, merged.free]
-
-
-def all_rows(merged: Merged) -> list[np.ndarray]:
-    """Return all draws as one (rows, parameters) matrix a variable."""
-    return as_rows(merged.arrays, merged.layout)
-
-
-def present_moments(opened: Merged) -> Gaussian:
-    """Return the moments that the merged draws have; those of the pooling, if merged by SwISS."""
-    rows = [array.reshape(*opened.sizes, -1) for array in all_rows(opened)]
-    owners = opened.owners if opened.owners is not None else np.zeros(opened.sizes[0])
-    means, covariances, shares = [], [], []
-    for owner in np.unique(owners):
-        own = owners == owner
-        matrices = [array[own].reshape(-1, array.shape[-1]) for array in rows]
-        mean, covariance, _ = sample_moments(matrices, opened.layout)
-        means.append(mean[opened.free])
-        covariances.append(covariance[np.ix_(opened.free, opened.free)])
-        shares.append(own.mean())
-    return gaussian.moments_of(np.array(means), np.array(covariances), np.array(shares))
-
-
-def batch_moments(groups: Groups) -> list[Moments]:
-    """Return the batches' moments as the merge took them."""
-    maps = groups["swiss_transform"]
-    effective = groups["swiss_diagnostics"]["effective_size"].values
-    return [
-        Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
-        for mean, covariance, draws, size in zip(
-            maps["mean"].values,
-            maps["covariance"].values,
-            maps["draws"].values,
-            effective,
-            strict=True,
-        )
-    ]
+    return model

@@ -4,14 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from arviz_swiss.data import schema
 from arviz_swiss.merging.batches import Batch
 
-__all__ = ["BUILD", "PARTITION", "SEED", "SETTINGS", "check_one_run", "differing"]
-
 # Attributes of the draws. The settings are JSON, and in the batches of a folder alone.
-SEED = "swiss_random_seed"
-PARTITION = "swiss_partition"
-SETTINGS = "swiss_settings"
 # Begins the names of settings that say what the user's function is.
 BUILD = "build "
 
@@ -31,25 +27,30 @@ def check_one_run(batches: Sequence[Batch]) -> None:
     """
     first: dict[str, Batch] = {}
     for batch in batches:
-        if PARTITION in batch.attrs:
-            other = first.setdefault(PARTITION, batch)
-            if batch.attrs[PARTITION] != other.attrs[PARTITION]:
-                seeds = f"{other.attrs.get(SEED)} and {batch.attrs.get(SEED)}"
+        if schema.PARTITION in batch.attrs:
+            other = first.setdefault(schema.PARTITION, batch)
+            if batch.attrs[schema.PARTITION] != other.attrs[schema.PARTITION]:
+                seeds = " and ".join(
+                    str(each.attrs.get(schema.RANDOM_SEED)) for each in (other, batch)
+                )
                 raise _two_runs(
                     other,
                     batch,
-                    PARTITION,
-                    f"of two partitions of the data ({SEED} {seeds}): rows would be counted twice "
-                    "or not at all",
+                    schema.PARTITION,
+                    f"of two partitions of the data ({schema.RANDOM_SEED} {seeds}): rows would be "
+                    "counted twice or not at all",
                 )
         if settings := _settings(batch):
-            other = first.setdefault(SETTINGS, batch)
+            other = first.setdefault(schema.SETTINGS, batch)
             before = _settings(other)
             if before.get("data") != settings.get("data"):
-                raise _two_runs(other, batch, SETTINGS, "of different data")
+                raise _two_runs(other, batch, schema.SETTINGS, "of different data")
             if names := differing(_build(before), _build(settings)):
                 raise _two_runs(
-                    other, batch, SETTINGS, f"of two models: {', '.join(names)} of build differ"
+                    other,
+                    batch,
+                    schema.SETTINGS,
+                    f"of two models: {', '.join(names)} of build differ",
                 )
 
 
@@ -82,7 +83,7 @@ def differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -
 
 def _settings(batch: Batch) -> dict[str, Any]:
     try:
-        settings = json.loads(batch.attrs.get(SETTINGS, "{}"))
+        settings = json.loads(batch.attrs.get(schema.SETTINGS, "{}"))
     except (TypeError, ValueError):
         return {}
     return settings if isinstance(settings, dict) else {}

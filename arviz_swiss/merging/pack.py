@@ -9,10 +9,10 @@ import xarray as xr
 
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.base.moments import Moments, Pooled
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import dataset_from, parameter_coords
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.diagnostics import DESCRIPTIONS, MomentDiagnostics
+from arviz_swiss.merging.diagnostics import MomentDiagnostics
 from arviz_swiss.merging.draws import Draws
 from arviz_swiss.merging.local_draws import LocalDraws
 from arviz_swiss.merging.observed import summarise_observed
@@ -22,27 +22,6 @@ from arviz_swiss.merging.summaries import Frame
 
 # Not valid at moved draws.
 MOVED_STATS = {"lp", "logp", "model_logp", "energy"}
-BATCH_ATTRS = (
-    "swiss_batch",
-    "swiss_size",
-    "swiss_power",
-    "swiss_prior_power",
-    "swiss_settings",
-    "swiss_version",
-    "swiss_pymc_version",
-)
-# What a merge says of itself, which neither its batches nor a merge of merged ones inherit.
-MERGE_ATTRS = (
-    "swiss_method",
-    "swiss_transforms",
-    "swiss_space",
-    "swiss_rescaled",
-    "swiss_left_out",
-    "swiss_unordered",
-    "swiss_dropped",
-    "swiss_stands_for",
-    "swiss_resampled",
-)
 
 
 def chain_coords(draws: Draws) -> dict[str, Any]:
@@ -66,13 +45,13 @@ def pack_draws(
 ) -> containers.Groups:
     """Return the groups of merged draws, with the first batch's attributes and what is `said`."""
     first = batches[0]
-    own = (*BATCH_ATTRS, *MERGE_ATTRS)
+    own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
     kept = {name: value for name, value in first.attrs.items() if name not in own}
     if frame.space.transforms:
         said = {
             **said,
-            "swiss_transforms": frame.space.describe(),
-            "swiss_space": frame.space.name,
+            schema.TRANSFORMS: frame.space.describe(),
+            schema.SPACE: frame.space.name,
         }
     attrs = containers.safe_attrs({**kept, **said})
     coords = chain_coords(draws)
@@ -82,7 +61,7 @@ def pack_draws(
     computed = labelled(frame.space, frame.space.deterministics(draws.constrained))
     groups = {first.group: posterior.assign(computed)}
     if draws.unconstrained:
-        groups[f"unconstrained_{first.group}"] = dataset_from(
+        groups[schema.unconstrained(first.group)] = dataset_from(
             draws.unconstrained, frame.layout, coords
         )
     if stats is not None:
@@ -104,7 +83,7 @@ def add_local(groups: containers.Groups, group: str, local: LocalDraws) -> conta
     posterior = posterior.drop_vars([dim for dim in kept if dim not in posterior.dims])
     posterior = posterior.merge(local.posterior, join="exact", compat="override")
     posterior.attrs = groups[group].attrs
-    return {**groups, group: posterior, "swiss_local": local.maps}
+    return {**groups, group: posterior, schema.LOCAL_MAPS: local.maps}
 
 
 def labelled(space: Space, computed: Arrays) -> dict[str, xr.DataArray]:
@@ -204,7 +183,11 @@ def pack_diagnostics(diagnostics: MomentDiagnostics, coords: Mapping[str, Any]) 
     """Return the statistics of the merge by batch and parameter."""
     dims = ((), ("batch",), ("batch", "parameter"))
     data = {
-        name: (dims[np.ndim(value)], value, {"description": DESCRIPTIONS[name]})
+        name: (
+            dims[np.ndim(value)],
+            value,
+            {"description": schema.VARIABLES[schema.DIAGNOSTICS][name]},
+        )
         for name, value in diagnostics._asdict().items()
     }
     return xr.Dataset(data, coords=coords)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.labels import are_shuffled, describe, numbers_of, renumbered
@@ -55,13 +56,13 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
     kind = _resolve_kind(batches, kind)
     likelihood = _from_argument(batches, powers)
     if likelihood is None:
-        likelihood = _from_attrs(batches, "swiss_power")
+        likelihood = _from_attrs(batches, schema.POWER)
     if likelihood is None:
         likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
         has_rows = batches[0].group != "prior"
         if kind == "inflated" and kind_from != "guess" and has_rows:
             _warn_unequal_sizes(batches)
-    prior = _from_attrs(batches, "swiss_prior_power")
+    prior = _from_attrs(batches, schema.PRIOR_POWER)
     if prior is None:
         prior = np.full(count, 1.0 / count if kind == "fractionated" else 1.0)
     return Powers(likelihood, prior, kind, kind_from)
@@ -153,7 +154,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
     """
     count = len(batches)
     total = max(round(count / share), count + 1)
-    labels = [str(batch.attrs.get("swiss_batch")) for batch in batches]
+    labels = [str(batch.attrs.get(schema.BATCH)) for batch in batches]
     numbers = numbers_of(labels)
     absent = []
     if numbers and max(numbers) < total:
@@ -167,7 +168,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
 
 def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of rows of each batch, as recorded, else observed; None where unknown."""
-    recorded = [batch.attrs.get("swiss_size") for batch in batches]
+    recorded = [batch.attrs.get(schema.SIZE) for batch in batches]
     if all(size is not None for size in recorded):
         return [int(size) for size in recorded]
     return observed_sizes(batches)
@@ -195,11 +196,11 @@ def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str
 
 def _attrs_of(batch: Batch) -> Mapping[str, Any]:
     """Return the attributes; of a merged posterior none, as they are about its own batches."""
-    return {} if {"swiss_method", "swiss_resampled"} & set(batch.attrs) else batch.attrs
+    return {} if {schema.METHOD, schema.RESAMPLED} & set(batch.attrs) else batch.attrs
 
 
 def _is_attributed(batch: Batch) -> bool:
-    return bool({"swiss_kind", "swiss_power"} & set(_attrs_of(batch)))
+    return bool({schema.KIND, schema.POWER} & set(_attrs_of(batch)))
 
 
 def _check_attributed(batches: Sequence[Batch]) -> None:
@@ -226,7 +227,7 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
         raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
     recorded = {}
     for batch in batches:
-        if said := _attrs_of(batch).get("swiss_kind"):
+        if said := _attrs_of(batch).get(schema.KIND):
             recorded.setdefault(said, batch)
     if len(recorded) > 1:
         found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
@@ -307,7 +308,7 @@ def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
         return None
     for batch, value in zip(batches, values, strict=True):
         if value is None:
-            remedy = " or pass powers for all" if attr == "swiss_power" else ""
+            remedy = " or pass powers for all" if attr == schema.POWER else ""
             raise ValueError(
                 f"{batch} has no attribute {attr}, other batches have. Set it in all{remedy}."
             )

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from arviz_swiss.base.moments import Moments
+from arviz_swiss.data import schema
 from arviz_swiss.data.layout import Layout
 from arviz_swiss.merging.batches import Batch, load_arrays
-from arviz_swiss.merging.origin import PARTITION, SEED
 
 # Means that differ by more of their sds are those of different draws. They are sorted by so many
 # decimals: equal ones stand side by side, whatever the rounding of their last digits.
@@ -30,7 +30,9 @@ def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout:
     """
     recorded: dict[tuple[Any, ...], Batch] = {}
     for batch in batches:
-        label, seed, rows = (batch.attrs.get(name) for name in ("swiss_batch", SEED, PARTITION))
+        label, seed, rows = (
+            batch.attrs.get(name) for name in (schema.BATCH, schema.RANDOM_SEED, schema.PARTITION)
+        )
         if label is None or rows is None:
             continue
         first = recorded.setdefault((label, seed, rows), batch)

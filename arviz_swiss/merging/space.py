@@ -1,7 +1,6 @@
 """Where the merge happens: the variables' unconstrained space."""
 
 import json
-import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,11 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data import transforms
+from arviz_swiss.data import schema, transforms
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import Layout, Variable, place
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.batches import Batch, Matched, load_arrays
+from arviz_swiss.merging.models import model_space
 
 Arrays = dict[str, np.ndarray]
 
@@ -157,29 +157,6 @@ class TransformSpace:
         return self.transforms.get(name) or transforms.Identity()
 
 
-def plain_model(model: Any, where: str) -> Any:
-    """Return the PyMC model of a Bambi model, anything else as it is; import neither."""
-    if "bambi" not in sys.modules:
-        return model
-    from arviz_swiss.pymc.formulas import from_bambi
-
-    return from_bambi(model, where)
-
-
-def free_variables(model: Any) -> list[str] | None:
-    """Return the names of a PyMC model's free variables; None without a model."""
-    if model is None:
-        return None
-    if not hasattr(model, "free_RVs"):
-        raise TypeError(f"model must be a PyMC model, got {type(model).__name__}")
-    return [variable.name for variable in model.free_RVs]
-
-
-def coords_of(model: Any) -> dict[str, Any]:
-    """Return the labels of a PyMC model's dimensions, by dimension; none without a model."""
-    return {} if model is None else dict(model.coords)
-
-
 def split_choices(
     choices: Mapping[str, Any] | None, local: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -195,6 +172,7 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
     if model is None:
         return TransformSpace(choices, names)
     draws = (load_arrays(batch, matched.layout) for batch in matched.batches)
+    check_only_none(choices)
     space = model_space(model, names, choices)
     try:
         space = space.fitted_to(matched.layout).recentred(draws)
@@ -230,24 +208,6 @@ def _contradicted(space: Any, matched: Matched) -> list[str]:
     return wrong
 
 
-def model_space(model: Any, names: Sequence[str], choices: Mapping[str, Any] | None) -> Any:
-    """Return the unconstrained space of a PyMC model's variables.
-
-    Parameters
-    ----------
-    choices : mapping of variable to None, optional
-        Variables that stay on their own scale.
-    """
-    from arviz_swiss.pymc.space import ModelSpace, data_dependent
-
-    choices = checked_choices(choices)
-    check_only_none(choices)
-    space = ModelSpace(model, var_names=names, untransformed=list(choices))
-    rows = data_dependent(model)
-    kept = [name for name in space.deterministic_names if name not in rows]
-    return ModelSpace(model, var_names=names, untransformed=list(choices), deterministics=kept)
-
-
 def check_only_none(choices: Mapping[str, Any]) -> None:
     """Refuse transforms by which the user would contradict the model."""
     if own := [name for name, choice in choices.items() if choice is not None]:
@@ -277,13 +237,13 @@ def check_powered_space(
     """
     if kind != "fractionated":
         return
-    own_scale = _names_said(batches, "swiss_untransformed")
+    own_scale = _names_said(batches, schema.UNTRANSFORMED)
     if wrong := [name for name in own_scale if name in space.transforms]:
         raise ValueError(
             f"the prior of {', '.join(wrong)} was fractionated on its own scale (untransformed=), "
             f"but would be merged transformed. Pass transforms={{{_nones(wrong)}}}."
         )
-    elsewhere = _names_said(batches, "swiss_transformed")
+    elsewhere = _names_said(batches, schema.TRANSFORMED)
     if wrong := [n for n in elsewhere if n in choices and choices[n] is None]:
         raise ValueError(
             f"the prior of {', '.join(wrong)} was fractionated in the model's unconstrained space, "

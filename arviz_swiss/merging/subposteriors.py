@@ -6,20 +6,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base.linalg import AffineMap, embed, invert
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Groups
-from arviz_swiss.data.layout import as_rows, flatten, layout_of, move, sample_arrays
+from arviz_swiss.data.layout import flatten
 from arviz_swiss.merging.local import LocalSpace
 from arviz_swiss.merging.local_draws import before_the_merge
-from arviz_swiss.merging.merged import (
-    free_places,
-    in_merge_space,
-    local_space_of,
-    open_merged,
-    space_of,
-)
-from arviz_swiss.merging.pack import MERGE_ATTRS
+from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.space import Space
 
 
 def subposteriors(
@@ -70,116 +63,59 @@ def subposteriors(
     True
     """
     opened = open_merged(merged, group)
-    groups, maps, owners = opened.groups, opened.maps, opened.owners
-    check_moved(groups, group)
-    space = space_of(groups, group, transforms, model)
-    has_local = "swiss_local" in groups
-    local_space = local_space_of(groups, group, transforms, model) if has_local else None
+    opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
+    space, local_space = opened.space(transforms, model), opened.local_space(transforms, model)
     return {
-        label: containers.build(
-            _unmerge(groups, group, maps.isel(batch=position), owners == label, space, local_space),
-            opened.container,
-        )
+        label: containers.build(_unmerge(opened, position, space, local_space), opened.container)
         for position, label in enumerate(opened.labels)
-        if label in owners
+        if label in opened.owners
     }
 
 
-def check_moved(groups: Groups, group: str) -> None:
-    """Refuse a merge whose draws were newly made: they cannot be moved back."""
-    if "scale" not in groups["swiss_transform"]:
-        method = groups[group].attrs.get("swiss_method", "unknown")
-        raise ValueError(
-            f'merged with method "{method}", whose draws were newly made from those of all '
-            "batches: there are no moved draws to move back. Keep the batches themselves."
-        )
-
-
-def _unmerge(
-    groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray, space, local_space
-) -> Groups:
-    """Return the groups of one batch, of which `one` holds the map and `chains` the place."""
-    merged = groups[group].isel(chain=chains).drop_vars("batch")
-    back = unmoved(groups, group, one, chains)
+def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpace | None) -> Groups:
+    """Return the groups of one batch."""
+    batch, chains = opened.maps.isel(batch=position), opened.chains_of(position)
+    merged = opened.draws.isel(chain=chains).drop_vars("batch")
+    back = opened.images_before(position)
     arrays = space.backward({name: back[name].values for name in back.data_vars})
     posterior = merged.drop_vars(space.deterministic_names, errors="ignore")
     posterior = posterior.assign(
         {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
     )
     if local_space is not None:
-        local = _local_of(groups, group, one, chains, local_space, back, posterior)
-        dims = [dim for dim in groups["swiss_local"].dims if dim in posterior.dims]
+        local = _local_of(opened, position, local_space, back, posterior)
+        dims = [dim for dim in opened.groups[schema.LOCAL_MAPS].dims if dim in posterior.dims]
         posterior = posterior.drop_dims(dims).merge(local, join="exact", compat="override")
     posterior = posterior.assign_coords(chain=np.arange(posterior.sizes["chain"]))
     posterior.attrs = {
-        name: value for name, value in merged.attrs.items() if name not in MERGE_ATTRS
+        name: value for name, value in merged.attrs.items() if name not in schema.MERGE_ATTRS
     }
     posterior.attrs |= {
-        "swiss_batch": str(one["batch"].values),
-        "swiss_power": float(one["power"]),
-        "swiss_prior_power": float(one["prior_power"]),
+        schema.BATCH: opened.labels[position],
+        schema.POWER: float(batch["power"]),
+        schema.PRIOR_POWER: float(batch["prior_power"]),
     }
-    if "size" in one:
-        posterior.attrs["swiss_size"] = int(one["size"])
-    result = {group: posterior}
-    if "sample_stats" in groups:
-        stats = groups["sample_stats"].isel(chain=chains).drop_vars("batch")
-        result["sample_stats"] = stats.assign_coords(chain=posterior["chain"])
-    return result
+    if "size" in batch:
+        posterior.attrs[schema.SIZE] = int(batch["size"])
+    groups = {opened.group: posterior}
+    if schema.SAMPLE_STATS in opened.groups:
+        stats = opened.groups[schema.SAMPLE_STATS].isel(chain=chains).drop_vars("batch")
+        groups[schema.SAMPLE_STATS] = stats.assign_coords(chain=posterior["chain"])
+    return groups
 
 
 def _local_of(
-    groups: Groups,
-    group: str,
-    one: xr.Dataset,
-    chains: np.ndarray,
-    space: LocalSpace,
-    back: xr.Dataset,
-    posterior: xr.Dataset,
+    opened: Merged, position: int, space: LocalSpace, back: xr.Dataset, posterior: xr.Dataset
 ) -> xr.Dataset:
     """Return a batch's local variables, given its shared ones before the merge."""
-    ends = in_merge_space(groups, group).isel(chain=chains).drop_vars("batch")
+    chains, maps = opened.chains_of(position), opened.groups[schema.LOCAL_MAPS]
+    ends = opened.images.isel(chain=chains).drop_vars("batch")
     step = flatten(ends) - flatten(back[list(ends.data_vars)]).values
     return before_the_merge(
-        groups[group].isel(chain=chains).drop_vars("batch"),
-        groups["swiss_local"],
-        str(one["batch"].values),
+        opened.draws.isel(chain=chains).drop_vars("batch"),
+        maps,
+        opened.labels[position],
         space,
-        step.sel(parameter=one["parameter"].values.astype(str)).values,
-        {n: posterior[n].values for n in posterior.data_vars if n not in groups["swiss_local"]},
-    )
-
-
-def unmoved(groups: Groups, group: str, one: xr.Dataset, chains: np.ndarray) -> xr.Dataset:
-    """Return one batch's draws before the map, in the space of the merge.
-
-    Parameters
-    ----------
-    groups : dict of str to Dataset
-        Groups of a merged object.
-    one : Dataset
-        The batch's part of `swiss_transform`.
-    chains : array of bool
-        Which chains are the batch's.
-    """
-    moved = in_merge_space(groups, group).isel(chain=chains).drop_vars("batch")
-    return _moved_back(moved, one)
-
-
-def _moved_back(moved: xr.Dataset, one: xr.Dataset) -> xr.Dataset:
-    layout = layout_of(moved, list(moved.data_vars))
-    arrays = [array.astype(float) for array in sample_arrays(moved, layout)]
-    rows = as_rows(arrays, layout)
-    free = free_places(layout, one)
-    affine = AffineMap(one["scale"].values, one["mean"].values, one["target"].values)
-    units = np.sqrt(np.diag(one["pooled_covariance"].values))
-    constants = np.concatenate([matrix[0] for matrix in rows])
-    out = [np.empty_like(matrix) for matrix in rows]
-    move(rows, layout, embed(invert(affine, units), free, constants), out)
-    return xr.Dataset(
-        {
-            variable.name: ((*containers.SAMPLE_DIMS, *variable.dims), matrix.reshape(array.shape))
-            for variable, matrix, array in zip(layout.variables, out, arrays, strict=True)
-        },
-        coords=layout.coords,
+        step.sel(parameter=opened.parameters).values,
+        {n: posterior[n].values for n in posterior.data_vars if n not in maps},
     )

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 
 __all__ = [
@@ -251,7 +251,7 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
         loaded = {name: dataset.load() for name, dataset in groups.items()}
         containers.close(groups)
         recorded = loaded["posterior"].attrs
-        held = recorded["swiss_batch"]
+        held = recorded[schema.BATCH]
     except Exception as error:
         warnings.warn(
             f"batch {label}: {path} cannot be read to its end ({error}); it is sampled again.",

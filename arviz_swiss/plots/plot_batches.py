@@ -7,12 +7,11 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.checking.discrepancy import check_finite, match_parameters
-from arviz_swiss.checking.findings import labels_of
-from arviz_swiss.checking.selection import selected, selected_as_merged
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
-from arviz_swiss.merging.merged import merged_names, read_merged
-from arviz_swiss.merging.subposteriors import check_moved, subposteriors, unmoved
+from arviz_swiss.data.selection import selected
+from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.subposteriors import subposteriors
 from arviz_swiss.plots import style
 
 # In which of a parameter's two panels each kind of density is drawn.
@@ -76,19 +75,19 @@ def plot_batches(
     >>> [ax.get_title() for ax in axes[0]]
     ['mu', 'mu, mapped']
     """
-    groups, _ = read_merged(merged, group)
-    check_moved(groups, group)
-    is_moved = groups[group].attrs.get("swiss_space") == "model" and model is None
+    opened = open_merged(merged, group)
+    opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
+    is_moved = opened.attrs.get(schema.SPACE) == "model" and model is None
     if is_moved:
-        chosen = selected_as_merged(groups, group, var_names, filter_vars, coords)
-        batches = _unmoved(groups, group)
+        chosen = opened.select(var_names, filter_vars, coords)
+        batches = _unmoved(opened)
     else:
-        own = groups[group][merged_names(groups)]
-        chosen = selected(own, var_names, filter_vars, coords)
+        chosen = selected(opened.draws[opened.names], var_names, filter_vars, coords)
         batches = _on_own_scale(merged, group, transforms, model)
     whole = _flat(chosen, chosen)
     varying = np.ptp(whole, axis=0) > 0
-    labels = _labels(groups, group, chosen, labeller, is_moved)[varying]
+    transformed = opened.transformed if is_moved else []
+    labels = _labels(chosen, labeller, transformed)[varying]
     if not labels.size:
         raise ValueError(f"var_names={var_names!r}: only constants are selected.")
     owners = chosen["batch"].values.astype(str)
@@ -99,7 +98,7 @@ def plot_batches(
         "merged": [whole],
     }
     if reference is not None:
-        drawn["reference"] = [_reference(chosen, reference, groups, group, is_moved)]
+        drawn["reference"] = [_reference(chosen, reference, group, transformed)]
     count = style.limit_panels(labels)
     axes, is_new = style.make_axes(2 * count, axes, figsize, together=2, panel=(2.6, 2.0))
     axes = axes.reshape(count, 2)
@@ -114,13 +113,12 @@ def plot_batches(
     return axes
 
 
-def _unmoved(groups: containers.Groups, group: str) -> list[xr.Dataset]:
+def _unmoved(merged: Merged) -> list[xr.Dataset]:
     """Return the batches before their maps, in the space of the merge."""
-    maps, owners = groups["swiss_transform"], groups[group]["batch"].values.astype(str)
     return [
-        unmoved(groups, group, maps.isel(batch=position), owners == label)
-        for position, label in enumerate(labels_of(groups))
-        if label in owners
+        merged.images_before(position)
+        for position, label in enumerate(merged.labels)
+        if label in merged.owners
     ]
 
 
@@ -130,10 +128,9 @@ def _on_own_scale(merged: Any, group: str, transforms: Any, model: Any) -> list[
     return [containers.read(one, group).groups[group] for one in found]
 
 
-def _labels(groups, group: str, chosen: xr.Dataset, labeller: Any, is_moved: bool) -> np.ndarray:
+def _labels(chosen: xr.Dataset, labeller: Any, transformed: Sequence[str]) -> np.ndarray:
     """Return a label a parameter, which says where it is drawn unconstrained."""
     layout = layout_of(chosen, list(chosen.data_vars))
-    transformed = groups.get(f"unconstrained_{group}", {}) if is_moved else {}
     return np.array(
         [
             label + (" (unconstrained)" if owner in transformed else "")
@@ -142,9 +139,8 @@ def _labels(groups, group: str, chosen: xr.Dataset, labeller: Any, is_moved: boo
     )
 
 
-def _reference(chosen: xr.Dataset, reference: Any, groups, group: str, is_moved: bool):
+def _reference(chosen: xr.Dataset, reference: Any, group: str, transformed: Sequence[str]):
     """Return the reference's draws of what is chosen, matched by label."""
-    transformed = groups.get(f"unconstrained_{group}", {}) if is_moved else {}
     if moved := [name for name in chosen.data_vars if name in transformed]:
         raise ValueError(
             f"{', '.join(moved)}: merged in a model's unconstrained space, where the reference is "

@@ -7,11 +7,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.checking.findings import labels_of
-from arviz_swiss.checking.selection import parameter_positions
-from arviz_swiss.checking.statistics import can_diagnose, merged_groups, sample_of
-from arviz_swiss.data import containers
-from arviz_swiss.merging.merged import open_groups, present_moments
+from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
 from arviz_swiss.plots.plot_shift import parameter_labels
 
@@ -79,16 +75,12 @@ def plot_maps(
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
     style.check_prob(prob)
-    groups = merged_groups(merged, group)
-    if not can_diagnose(groups):
-        raise ValueError(
-            'these draws were newly made, not mapped: plot_maps needs method="swiss" or another '
-            "that moves draws."
-        )
-    pair = parameter_positions(groups, group, var_names, filter_vars, coords)[:2]
+    opened = open_merged(merged, group)
+    opened.require_moved('plot_maps needs method="swiss" or another that moves draws.')
+    pair = opened.positions(var_names, filter_vars, coords)[:2]
     if pair.size < 2:
         raise ValueError("plot_maps draws two parameters, but only one is selected.")
-    batches = labels_of(groups)
+    batches = opened.labels
     axes, is_new = style.make_axes(3, axes, figsize, panel=(3.4, 3.2))
     radius = float(np.sqrt(chi2.isf(1 - prob, 2)))
     few = len(batches) <= len(style.CYCLE)
@@ -97,32 +89,30 @@ def plot_maps(
         "linewidth": 1.4 if few else 0.8,
         "alpha": 1.0 if few else style.faintness(len(batches)),
     }
-    for clouds, label, colour in zip(_clouds(groups, group, pair), batches, colours, strict=True):
+    for clouds, label, colour in zip(_clouds(opened, pair), batches, colours, strict=True):
         for ax, cloud in zip(axes, clouds[:3], strict=True):
             ax.plot(*cloud.points.T, ".", color=colour, markersize=1.5, alpha=0.25, zorder=0)
             ax.plot(*_ellipse(cloud, radius), color=colour, label=label, **line)
         dashed = {**line, "linewidth": line["linewidth"] / 2, "linestyle": "--"}
         axes[1].plot(*_ellipse(clouds[3], radius), color=colour, **dashed)
-    opened = open_groups(groups, containers.native_kind(), group)
-    _draw_merged(axes, present_moments(opened), pair, radius)
-    _finish(axes, parameter_labels(groups, group, labeller)[pair])
+    _draw_merged(axes, opened.present_moments, pair, radius)
+    _finish(axes, parameter_labels(opened, labeller)[pair])
     if is_new:
         _legend(axes, batches, few)
     return axes
 
 
-def _clouds(groups: containers.Groups, group: str, pair: np.ndarray) -> list[list[Cloud]]:
+def _clouds(merged: Merged, pair: np.ndarray) -> list[list[Cloud]]:
     """Return each batch raw, centred and scaled, and shifted; and, last, centred but not scaled."""
-    sample, maps = sample_of(groups, group), groups["swiss_transform"]
-    most = max(1, MOST_POINTS // len(sample.before))
+    most = max(1, MOST_POINTS // len(merged.labels))
     block = np.ix_(pair, pair)
     result = []
-    for position, (before, after) in enumerate(zip(sample.before, sample.after, strict=True)):
-        one = maps.isel(batch=position)
-        scale, covariance = one["scale"].values, one["covariance"].values
+    for position, moments in enumerate(merged.batch_moments):
+        scale, _, target = merged.map_of(position)
+        covariance, mean, target = moments.covariance, moments.mean[pair], target[pair]
         scaled = (scale @ covariance @ scale.T)[block]
-        mean, target = one["mean"].values[pair], one["target"].values[pair]
-        raw, moved = _some(before[..., pair], most), _some(after[..., pair], most)
+        raw = _some(merged.before(position)[..., pair], most)
+        moved = _some(merged.after(position)[..., pair], most)
         nowhere = np.zeros(2)
         result.append(
             [

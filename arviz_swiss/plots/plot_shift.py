@@ -8,12 +8,8 @@ import xarray as xr
 from scipy.stats import norm
 
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.checking.findings import find_all, labels_of
-from arviz_swiss.checking.selection import parameter_positions
-from arviz_swiss.checking.statistics import merged_groups
-from arviz_swiss.data import containers
-from arviz_swiss.data.layout import layout_of
-from arviz_swiss.merging.merged import in_merge_space, open_groups, present_moments
+from arviz_swiss.checking.findings import find_all
+from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
 
 
@@ -82,19 +78,18 @@ def plot_shift(
     ['b0', 'b1']
     """
     style.check_prob(prob)
-    groups = merged_groups(merged, group)
-    positions = parameter_positions(groups, group, var_names, filter_vars, coords)
-    labels = parameter_labels(groups, group, labeller)[positions]
+    opened = open_merged(merged, group)
+    positions = opened.positions(var_names, filter_vars, coords)
+    labels = parameter_labels(opened, labeller)[positions]
     count = style.limit_panels(labels)
-    batches = labels_of(groups)
+    batches = opened.labels
     height = float(np.clip(0.2 * len(batches), 1.5, 8.0))
     axes, is_new = style.make_axes(count, axes, figsize, panel=(2.6, height + 0.6), sharey=True)
-    named = [label for finding in find_all(groups) for label in finding.batches]
+    named = [label for finding in find_all(opened) for label in finding.batches]
     odd = [batches.index(label) for label in dict.fromkeys(named)]
-    present = present_moments(open_groups(groups, containers.native_kind(), group))
     width = norm.isf((1 - prob) / 2)
     for ax, position, label in zip(axes, positions, labels, strict=False):
-        _draw(ax, _forest(groups["swiss_transform"], present, position, width), odd)
+        _draw(ax, _forest(opened.maps, opened.present_moments, position, width), odd)
         style.set_title(ax, label)
         ax.spines[["left", "top", "right"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
@@ -153,19 +148,12 @@ def _label_batches(axes: np.ndarray, batches: list[str], odd: Sequence[int]) -> 
             text.set_color(style.VERMILLION if tick in odd else style.BLACK)
 
 
-def parameter_labels(groups: containers.Groups, group: str, labeller: Any) -> np.ndarray:
+def parameter_labels(merged: Merged, labeller: Any) -> np.ndarray:
     """Return the labels along `parameter`, which say where a variable was merged transformed."""
-    dataset = in_merge_space(groups, group)
-    layout = layout_of(dataset, list(dataset.data_vars))
-    shown = dict(zip(layout.labels(), layout.labels(labeller), strict=True))
-    maps, moved = groups["swiss_transform"], groups.get(f"unconstrained_{group}", {})
+    shown = dict(zip(merged.layout.labels(), merged.layout.labels(labeller), strict=True))
     return np.array(
         [
-            shown[label] + (" (unconstrained)" if owner in moved else "")
-            for label, owner in zip(
-                maps["parameter"].values.astype(str),
-                maps["variable"].values.astype(str),
-                strict=True,
-            )
+            shown[label] + (" (unconstrained)" if variable in merged.transformed else "")
+            for label, variable in zip(merged.parameters, merged.variables, strict=True)
         ]
     )

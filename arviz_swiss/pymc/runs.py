@@ -10,8 +10,9 @@ import numpy as np
 import pymc as pm
 
 import arviz_swiss
+from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.origin import BUILD, PARTITION, SEED, SETTINGS, differing
+from arviz_swiss.merging.origin import BUILD, differing
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.functions import identify
 from arviz_swiss.parallel.partition import partition
@@ -66,9 +67,9 @@ def plan_run(
     indices = partition(data, **division, random_seed=random_seed)
     rows = store.fingerprint(np.concatenate([np.append(len(index), index) for index in indices]))
     # as text: files and xarray's attributes may cut integers of 64 bits
-    attrs = {SEED: str(random_seed)}
+    attrs = {schema.RANDOM_SEED: str(random_seed)}
     if len(indices) > 1:
-        attrs[PARTITION] = rows
+        attrs[schema.PARTITION] = rows
     settings = None
     if folder is not None:
         settings = {
@@ -81,7 +82,7 @@ def plan_run(
             **{f"{BUILD}{name}": value for name, value in identify(build).items()},
         }
         # those of the folder, as long as it has them: what cannot be told of build may come and go
-        attrs[SETTINGS] = json.dumps(_without(recorded or settings, VERSION))
+        attrs[schema.SETTINGS] = json.dumps(_without(recorded or settings, VERSION))
         settings[f"{VERSION}arviz_swiss"] = arviz_swiss.__version__
         settings[f"{VERSION}pymc"] = pm.__version__
     labelled = {f"b{position}": index for position, index in enumerate(indices)}

@@ -12,6 +12,7 @@ from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.replace import clone_replace
 
+from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc.observed import imputed_names, observed_rows, symbolic_rows, value_of
 
@@ -264,10 +265,10 @@ def tempering_attrs(model: pm.Model) -> dict[str, float | str]:
     _check_no_total_size(model)
     tempering = getattr(model, "swiss_tempering", Tempering())
     return {
-        "swiss_power": value_of(tempering.power),
-        "swiss_prior_power": value_of(tempering.prior_power),
-        "swiss_transformed": json.dumps(list(tempering.transformed)),
-        "swiss_untransformed": json.dumps(list(tempering.untransformed)),
+        schema.POWER: value_of(tempering.power),
+        schema.PRIOR_POWER: value_of(tempering.prior_power),
+        schema.TRANSFORMED: json.dumps(list(tempering.transformed)),
+        schema.UNTRANSFORMED: json.dumps(list(tempering.untransformed)),
     }
 
 

@@ -15,7 +15,7 @@ import xarray as xr
 from threadpoolctl import threadpool_limits
 
 import arviz_swiss
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
@@ -282,21 +282,21 @@ def _tidy_posterior(
     names = [var.name for var in model.unobserved_RVs if var.name in posterior]
     free = [rv.name for rv in model.free_RVs if rv.name in names]
     attrs = {
-        "swiss_batch": task.label,
-        "swiss_size": task.rows,
-        "swiss_kind": task.kind,
-        "swiss_power": task.total / task.rows if task.kind == "inflated" else 1.0,
-        "swiss_prior_power": task.rows / task.total if task.kind == "fractionated" else 1.0,
-        "swiss_version": arviz_swiss.__version__,
-        "swiss_pymc_version": pm.__version__,
+        schema.BATCH: task.label,
+        schema.SIZE: task.rows,
+        schema.KIND: task.kind,
+        schema.POWER: task.total / task.rows if task.kind == "inflated" else 1.0,
+        schema.PRIOR_POWER: task.rows / task.total if task.kind == "fractionated" else 1.0,
+        schema.VERSION: arviz_swiss.__version__,
+        schema.PYMC_VERSION: pm.__version__,
         **task.attrs,
         "sampled_variables": free if len(free) > 1 else free[0],
     }
     if task.kind == "fractionated":
         said = tempering_attrs(model)
-        attrs |= {name: said[name] for name in ("swiss_transformed", "swiss_untransformed")}
+        attrs |= {name: said[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
     if local := [name for name in free if name in {*task.local, *described.imputed}]:
-        attrs["swiss_local"] = ",".join(local)
+        attrs[schema.LOCAL] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))
 
 

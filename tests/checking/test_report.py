@@ -10,6 +10,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.checking import findings
 from arviz_swiss.checking.findings import FINDERS, Finding, flags_by_batch
 from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import open_merged
 
 
 def partition(rng, count=6, size=3, chains=4, draws=250):
@@ -350,8 +351,8 @@ def test_few_draws_are_no_finding_once_they_are_corrected_for():
     batches = [{"x": rng.normal(size=(2, 150, 12))} for _ in range(4)]
 
     def is_found(batches, **options):
-        groups = containers.read(az_swiss.merge(batches, kind="inflated", **options)).groups
-        return any(findings.find_few_draws(groups, frozenset()))
+        merged = open_merged(az_swiss.merge(batches, kind="inflated", **options), "posterior")
+        return any(findings.find_few_draws(merged, frozenset()))
 
     assert is_found(batches)
     assert not is_found(batches, covariance="corrected")

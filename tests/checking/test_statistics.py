@@ -7,8 +7,8 @@ import xarray as xr
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base.distances import densities, integrated_absolute
-from arviz_swiss.checking.statistics import sample_of
 from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import open_merged
 
 TRANSFORMS = {"sigma": "log", "p": "simplex"}
 
@@ -94,18 +94,18 @@ def test_without_divergences_there_is_no_such_variable():
 
 
 def test_sample_is_the_draws_before_and_after(batches, merged):
-    sample = sample_of(containers.read(merged).groups, "posterior")
-    for batch, before in zip(batches.values(), sample.before, strict=True):
+    opened = open_merged(merged, "posterior")
+    for position, batch in enumerate(batches.values()):
         expected = containers.read(batch).groups["posterior"]["beta"].values
-        np.testing.assert_allclose(before[..., :2], expected, atol=1e-9)
-    for position, after in enumerate(sample.after):
+        np.testing.assert_allclose(opened.before(position)[..., :2], expected, atol=1e-9)
         chains = merged["posterior"]["beta"].values[2 * position : 2 * position + 2]
-        np.testing.assert_array_equal(after[..., :2], chains)
+        np.testing.assert_array_equal(opened.after(position)[..., :2], chains)
 
 
 def test_shape_is_the_distance_from_the_other_batches(merged, diagnosed):
     """Against the others' own density estimate, which differs a little in bandwidth and grid."""
-    rows = [a.reshape(-1, 5) for a in sample_of(containers.read(merged).groups, "posterior").after]
+    opened = open_merged(merged, "posterior")
+    rows = [opened.after(position).reshape(-1, 5) for position in range(4)]
     for b in range(4):
         others = densities(np.concatenate(rows[:b] + rows[b + 1 :]), containers.kde)
         expected = integrated_absolute(rows[b], others, containers.kde)

@@ -6,11 +6,11 @@ import pytest
 import xarray as xr
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
+from verdicts import certificate_verdict
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base import weights
 from arviz_swiss.correcting import certificate
-from arviz_swiss.correcting.certificate import certificate_verdict
 from arviz_swiss.data import containers
 
 QUIET = {"progressbar": False}

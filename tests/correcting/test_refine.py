@@ -7,8 +7,8 @@ from scipy.special import digamma, expit, polygamma
 from scipy.stats import truncnorm
 
 import arviz_swiss as az_swiss
-from arviz_swiss.correcting.refine import refinement
 from arviz_swiss.data import containers
+from arviz_swiss.merging.merged import open_merged
 
 QUIET = {"progressbar": False}
 
@@ -252,7 +252,7 @@ def check_left_alone(left, merged, rounds):
         xr.testing.assert_identical(record[name], before[name])
     assert record["taken"].values.tolist() == [True] + rounds * [False]
     np.testing.assert_allclose(record["round_mean"][-1], before["pooled_mean"], atol=1e-9)
-    said = refinement(containers.read(left).groups)
+    said = open_merged(left, "posterior").refinement.describe()
     assert f"led away from the posterior and was undone ({rounds} round" in said
 
 

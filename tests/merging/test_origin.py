@@ -8,7 +8,8 @@ import xarray as xr
 
 from arviz_swiss import merge
 from arviz_swiss.data import containers
-from arviz_swiss.merging.origin import PARTITION, SEED, SETTINGS
+from arviz_swiss.data.schema import PARTITION, SETTINGS
+from arviz_swiss.data.schema import RANDOM_SEED as SEED
 
 LENGTH = 2000
 

@@ -11,7 +11,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
 from arviz_swiss.correcting.refine import space_for_models
 from arviz_swiss.data import containers
-from arviz_swiss.merging.merged import free_rows, open_merged
+from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.pymc.density import ModelDensity
 
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
@@ -381,5 +381,5 @@ def test_a_simplex_for_each_group_in_another_order_than_the_models():
         opened = open_merged(merged, "posterior")
         density = ModelDensity(model, space_for_models(opened))
         with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
-            found.append(density.log_prior(free_rows(opened, slice(None), slice(None))))
+            found.append(density.log_prior(opened.rows()))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)

@@ -1,0 +1,86 @@
+"""The one door to the room `pymc`: what the other rooms ask of a PyMC model.
+
+Nothing here imports PyMC before a model is there; a user who has one has imported it.
+"""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def is_model(density: Any) -> bool:
+    """Tell a PyMC model, without importing PyMC."""
+    pymc = sys.modules.get("pymc")
+    return pymc is not None and isinstance(density, pymc.Model)
+
+
+def plain_model(model: Any, where: str) -> Any:
+    """Return the PyMC model of a Bambi model, anything else as it is; import neither."""
+    if "bambi" not in sys.modules:
+        return model
+    from arviz_swiss.pymc.formulas import from_bambi
+
+    return from_bambi(model, where)
+
+
+def free_variables(model: Any) -> list[str] | None:
+    """Return the names of a PyMC model's free variables; None without a model."""
+    if model is None:
+        return None
+    if not hasattr(model, "free_RVs"):
+        raise TypeError(f"model must be a PyMC model, got {type(model).__name__}")
+    return [variable.name for variable in model.free_RVs]
+
+
+def coords_of(model: Any) -> dict[str, Any]:
+    """Return the labels of a PyMC model's dimensions, by dimension; none without a model."""
+    return {} if model is None else dict(model.coords)
+
+
+def model_space(model: Any, names: Sequence[str], untransformed: Collection[str]) -> Any:
+    """Return the unconstrained space of a PyMC model's variables.
+
+    Parameters
+    ----------
+    untransformed : collection of str
+        Variables that stay on their own scale.
+    """
+    from arviz_swiss.pymc.space import ModelSpace, data_dependent
+
+    stay = list(untransformed)
+    space = ModelSpace(model, var_names=names, untransformed=stay)
+    rows = data_dependent(model)
+    kept = [name for name in space.deterministic_names if name not in rows]
+    return ModelSpace(model, var_names=names, untransformed=stay, deterministics=kept)
+
+
+def batch_space(model: Any, axes: Mapping[str, int], shared: Sequence[str], **options: Any) -> Any:
+    """Return the unconstrained space of variables that each batch has its own of."""
+    from arviz_swiss.pymc.batch_space import BatchSpace
+
+    return BatchSpace(model, axes, shared, **options)
+
+
+def depending(model: Any, names: Sequence[str]) -> Collection[str]:
+    """Return the deterministics that depend on the named free variables; none without a model."""
+    if model is None:
+        return ()
+    from arviz_swiss.pymc.batch_space import depending as depending_on
+
+    return depending_on(model, names)
+
+
+def observed_values(model: Any) -> dict[str, np.ndarray]:
+    """Return the data of a PyMC model's observed variables, by name."""
+    from arviz_swiss.pymc.observed import observed_values as values_of
+
+    return values_of(model)
+
+
+def model_density(model: Any, space: Any, label: str) -> Any:
+    """Return the density of a PyMC model in the space of a merge."""
+    from arviz_swiss.pymc.density import ModelDensity
+
+    return ModelDensity(model, space, label=label)

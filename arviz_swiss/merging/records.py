@@ -1,0 +1,121 @@
+"""What `certify` and `refine` recorded in a merged object: data first, words from it last."""
+
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.data import schema
+
+CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
+
+
+class Verdict(NamedTuple):
+    """What a certificate says: one of three states, why, and what to do."""
+
+    status: str
+    reason: str
+    remedy: str
+
+
+class Certificate(NamedTuple):
+    """A verdict and the weights that it rests on, the group `swiss_certificate`."""
+
+    verdict: Verdict
+    dataset: xr.Dataset
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether the draws can be used as they are."""
+        return self.verdict.status == CERTIFIED
+
+    @property
+    def khat(self) -> float:
+        """Pareto's k-hat of all weights."""
+        return float(self.dataset["khat"])
+
+    def describe(self) -> str:
+        """Return the verdict in words, with k-hat."""
+        left = self.dataset["log_weight"].size
+        weighed = int(self.dataset.get("weighed", left))
+        numbers = (
+            f"k-hat {self.khat:.2f}, {float(self.dataset['effective_size']):.0f} effective of "
+            f"{weighed} weighed draws"
+        )
+        if left < weighed:
+            numbers += f", of which {left} were selected since"
+        status, reason, remedy = self.verdict
+        advice = f" {remedy[0].upper()}{remedy[1:]}." if remedy else ""
+        return f"{status} ({numbers}): {reason}.{advice}"
+
+
+def read_certificate(groups: dict[str, xr.Dataset]) -> Certificate | None:
+    """Return the certificate among the groups of a merged object, if there is one."""
+    dataset = groups.get(schema.CERTIFICATE)
+    if dataset is None:
+        return None
+    names = (schema.STATUS, schema.REASON, schema.REMEDY)
+    if not all(name in dataset.attrs for name in names):
+        raise ValueError(
+            "the certificate is of an older version of arviz_swiss, which overlooked joint errors "
+            "of several parameters: it has no status. Call certify again."
+        )
+    return Certificate(Verdict(*(str(dataset.attrs[name]) for name in names)), dataset)
+
+
+class Doubt(NamedTuple):
+    """What speaks against rounds: a word or two for a table, a sentence, and what to do."""
+
+    flag: str
+    what: str
+    remedy: str
+
+
+class Refinement(NamedTuple):
+    """Rounds of `refine`: the steps that moved the draws, how many last ones were undone."""
+
+    steps: np.ndarray
+    errors: np.ndarray
+    undone: int
+    doubt: Doubt | None
+
+    @property
+    def is_refined(self) -> bool:
+        """Whether rounds moved the draws."""
+        return self.steps.size > 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether rounds moved the draws, and nothing speaks against them."""
+        return self.is_refined and self.doubt is None
+
+    def describe(self) -> str:
+        """Return what the rounds did, in words; nothing if there were none."""
+        text = ""
+        if self.is_refined:
+            shown = ", ".join(f"{step:.2g}" for step in self.steps)
+            text = (
+                f"Refined in {count_rounds(self.steps.size)}, by {shown} posterior sds (the last "
+                f"with an error of {self.errors[-1]:.2g})."
+            )
+        if self.undone:
+            rounds = count_rounds(self.undone)
+            text += f" Refining led away from the posterior and was undone ({rounds})."
+        return text.strip()
+
+
+def count_rounds(count: int) -> str:
+    """Return a number of rounds in words."""
+    return "1 round" if count == 1 else f"{count} rounds"
+
+
+def read_refinement(maps: xr.Dataset) -> Refinement:
+    """Return what `swiss_transform` tells of rounds of `refine`, which may have been none."""
+    count = maps.sizes.get("round", 1) - 1
+    taken = maps["taken"].values[1:] if "taken" in maps else np.ones(count, dtype=bool)
+    steps, errors = (
+        maps[name].values[1:][taken] if count else np.zeros(0) for name in ("step", "step_error")
+    )
+    is_doubted = all(name in maps.attrs for name in schema.REFINE_ATTRS)
+    doubt = Doubt(*(str(maps.attrs[name]) for name in schema.REFINE_ATTRS)) if is_doubted else None
+    return Refinement(steps, errors, int(np.argmax(np.append(taken[::-1], True))), doubt)
