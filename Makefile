@@ -9,7 +9,6 @@ PYTEST_ARGS ?=
 STACKS ?=
 QUICK ?=
 EXPERIMENTS ?=
-export PARTITIONS
 
 # Two words: the version of the Python that calls, and where it lies.
 this := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.base_prefix + "/bin")')
