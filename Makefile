@@ -54,17 +54,20 @@ test: $(tox_folder)/bin/tox
 test-all: $(tox_folder)/bin/tox
 	@$(call on,3.11 3.12 3.13 3.14) $(PYTEST_ARGS)
 
-# The longest first, so that no core waits for the other at the end.
-longest := hierarchical quickstart paper/mixed_effects paper/logistic_real trust cluster
+# Longest first, each with a short one behind it: xdist hands every worker two at once.
+longest := quickstart paper/scalability paper/mixed_effects paper/logistic_simulated \
+	hierarchical other_samplers trust paper/logistic_real cluster
 all_notebooks := $(wildcard notebooks/*.ipynb notebooks/paper/*.ipynb)
 in_order := $(longest:%=notebooks/%.ipynb)
 in_order += $(filter-out $(in_order),$(all_notebooks))
 
 # A store of its own, so that nothing that an earlier run has kept is taken for this one's result.
+# Three workers for two cores, as notebooks also wait for the processes that they start.
 notebooks: $(tox_folder)/bin/tox
 	@folder=$$(mktemp -d); \
 	export QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder; \
-	$(call on,3.11 3.12) --dist load --nbmake --nbmake-timeout=900 $(in_order); \
+	$(call on,3.11 3.12) -n 3 --dist load --maxschedchunk 1 \
+		--nbmake --nbmake-timeout=900 $(in_order); \
 	status=$$?; rm -rf $$folder; exit $$status
 
 paper: $(tox_folder)/bin/tox
