@@ -19,12 +19,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
+
+from arviz_swiss.base.weights import effective_size, systematic
 
 SWEEPS = (50, 500)
 WORK = 15 * 10**7
 # Compiling takes numba 4 s and saves a tenth to a half of the time.
 WORTH_COMPILING = 3 * 10**9
-BLOCKS = 20
 
 
 class Walks(NamedTuple):
@@ -55,27 +57,11 @@ def sample(
     resampled by them. In the second half the walks only go on. Walks of common descent stay
     neighbours, so that an effective sample size counts them as what they are worth.
 
-    Parameters
-    ----------
-    draws : (batch, row, parameter) array
-        In coordinates where the kernels are round and the Gaussian product is diagonal and centred.
-    logs : (batch, row) array
-        Log density of each draw under its batch's Gaussian; zero without a Gaussian start.
-    precision : (parameter,) array
-        Of the Gaussian product; zero without a Gaussian start.
-    bandwidth : float
-    count : int
-        Number of draws to make.
-    sweeps : int, optional
-        How often a walk proposes a new draw for every batch; 50 to 500, fewer for larger problems,
-        when absent.
-    rng : Generator
-    compiled : bool, optional
-        Whether numba compiles the loop; None: where it is installed and pays.
-
-    Returns
-    -------
-    Walks
+    The draws are (batch, row, parameter), in coordinates where the kernels are round and the
+    Gaussian product is diagonal and centred. `logs` are their (batch, row) log densities under the
+    batches' Gaussians and `precision` that of the product: zeros without a Gaussian start. Sweeps
+    are 50 to 500, fewer for larger problems, when absent; None has numba compile the loop where it
+    is installed and pays.
     """
     batches, rows, parameters = draws.shape
     work = batches * count * (parameters + 20)
@@ -94,8 +80,8 @@ def sample(
         pull = share * kernel * kernel / total
         scores = share * (-0.5 * kernel / batches * norms - logs)
         weights += _log_weight(scores, pull, chosen, mean) - before
-        if _effective(weights) < count / 2 or (share == 1.0 and np.ptp(weights) > 0):
-            kept = _systematic(weights, rng)
+        if effective_size(weights) < count / 2 or (share == 1.0 and np.ptp(weights) > 0):
+            kept = systematic(softmax(weights), count, rng)
             chosen, mean = np.ascontiguousarray(chosen[:, kept]), mean[kept]
             weights[:] = 0.0
         proposed = rng.integers(rows, size=(batches, count))
@@ -103,20 +89,6 @@ def sample(
         before = _log_weight(scores, pull, chosen, mean)
     noise = rng.standard_normal((count, parameters))
     return Walks(mean * (kernel / total) + noise / np.sqrt(total), _used(chosen))
-
-
-def effective_size(draws: np.ndarray) -> float:
-    """Return what the walks are worth, in independent ones, for the worst parameter's mean.
-
-    Walks of common descent are neighbours: the means of blocks scatter as much more than those of
-    independent draws as a draw is worth less.
-    """
-    length = len(draws) // BLOCKS
-    if length < 2:
-        return float(len(draws))
-    blocks = draws[: BLOCKS * length].reshape(BLOCKS, length, -1)
-    inflation = length * blocks.mean(axis=1).var(axis=0, ddof=1) / draws.var(axis=0, ddof=1)
-    return float(len(draws) / max(inflation.max(), 1.0))
 
 
 def _used(chosen: np.ndarray) -> np.ndarray:
@@ -127,19 +99,6 @@ def _used(chosen: np.ndarray) -> np.ndarray:
 
 def _log_weight(scores, pull, chosen, mean) -> np.ndarray:
     return 0.5 * ((mean * mean) @ pull) + np.take_along_axis(scores, chosen, axis=1).sum(axis=0)
-
-
-def _effective(weights: np.ndarray) -> float:
-    relative = np.exp(weights - weights.max())
-    return relative.sum() ** 2 / (relative @ relative)
-
-
-def _systematic(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return indices that keep each walker as often as its weight says, to within one."""
-    relative = np.exp(weights - weights.max())
-    ends = np.cumsum(relative) / relative.sum()
-    places = (np.arange(weights.size) + rng.random()) / weights.size
-    return np.minimum(np.searchsorted(ends, places), weights.size - 1)
 
 
 def _advance(draws, scores, pull, chosen, mean, proposed, thresholds) -> None:
