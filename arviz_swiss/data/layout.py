@@ -314,7 +314,9 @@ def unflatten(
     if unknown := sorted(named - set(dataset.data_vars)):
         raise ValueError(f"like has no variable {', '.join(unknown)}, which flat has.")
     layout = layout_of(dataset, [name for name in dataset.data_vars if name in named], dims)
-    flat = flat.isel(parameter=_positions(layout.labels(), flat["parameter"].values.tolist()))
+    labels, given = layout.labels(), flat["parameter"].values.tolist()
+    if given != labels:
+        flat = flat.isel(parameter=_positions(labels, given))
     values = flat.transpose(*dims, "parameter").values
     arrays = {
         variable.name: values[..., variable.columns]

@@ -45,12 +45,11 @@ def select_names(
         return list(dataset.data_vars)
     import arviz
 
-    one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
-    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
-    one_draw.attrs = {}
+    # Names are all that is asked for, of whatever dimensions the draws have.
+    stand_in = xr.Dataset({name: (SAMPLE_DIMS, np.zeros((1, 1))) for name in dataset.data_vars})
     options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
     try:
-        selected = set(arviz.extract(one_draw, var_names=names, **options).data_vars)
+        selected = set(arviz.extract(stand_in, var_names=names, **options).data_vars)
     except KeyError:
         selected = set()
     if not selected:
