@@ -19,8 +19,7 @@ import numpy as np
 from scipy.linalg import blas
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import flatten, unflatten
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, flatten, unflatten
 
 SIZES = [(10, 5000, 80), (20, 40000, 28), (100, 10000, 100), (10, 2000, 500)]
 TARGETS = [2.0, 2.0, 2.0, 3.5]
