@@ -76,13 +76,9 @@ def is_container(obj: Any) -> bool:
 
 
 def read(obj: Any, group: str = "posterior") -> Contents:
-    """Return the groups of an object: a container, a path, or what ArviZ's converter takes.
+    """Return the groups of a container, a path, a dict of arrays or a sampler's fit.
 
-    Parameters
-    ----------
-    obj : InferenceData, DataTree, Dataset, path, dict of arrays, or a sampler's fit
-    group : str, default "posterior"
-        The group that a Dataset or a dict of arrays stands for.
+    A Dataset or a dict of arrays stands for `group`.
     """
     if not isinstance(group, str):
         raise Refused(f"group must be the name of a group, got {group!r}.")
@@ -125,8 +121,8 @@ def check_group(
 ) -> None:
     """Refuse an object, called `name`, without draws in this group."""
     if group not in groups:
-        found = ", ".join(groups) or "none"
-        raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
+        present = ", ".join(groups) or "none"
+        raise ValueError(f'{name} has no group "{group}"; its groups are: {present}.')
     dataset = groups[group]
     if not dataset.data_vars:
         raise ValueError(f'{name}: group "{group}" holds no variables.')

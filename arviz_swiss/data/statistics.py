@@ -61,16 +61,8 @@ def effective_size(draws: np.ndarray) -> float:
 def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     """Return ArviZ's Pareto-smoothed log weights, which sum to one, and k-hat.
 
-    Parameters
-    ----------
-    log_ratios : (draws,) array
-        Large where a draw should count much.
-
-    Returns
-    -------
-    tuple of (draws,) array and float
-        k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it
-        is infinite, and the weights are equal, where all ratios are zero.
+    k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it is
+    infinite, and the weights are equal, where all ratios are zero.
     """
     import arviz
 
