@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from arviz_swiss.base import linalg
-from arviz_swiss.base.moments import Moments, Pooled
+from arviz_swiss.base.gaussian import Gaussian, Moments
 
 # How surely an error must differ from chance: its estimate over the sd that chance gives it.
 SURE = 3.0
@@ -21,25 +21,14 @@ WINDOW = 0.5
 SURE_SLOPE = 0.001
 
 
-def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarray) -> float:
+def expected_error(batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray) -> float:
     """Return by how many posterior sds (Mahalanobis) the mean of inflated batches is expected off.
 
     Sees third derivatives that are the same for all data, as those of rates and of regressions with
     a canonical link; `skewness_error` sees the others too, but needs the draws.
 
-    Parameters
-    ----------
-    batches : sequence of Moments
-    pooled : Pooled
-    powers : array
-        The likelihood powers of the pooling.
-
-    Returns
-    -------
-    float
-        An order of magnitude; zero where chance explains it. NaN for batches that are not inflated,
-        in which the skewness of each batch makes up for it in the leading order, and for fewer
-        than five.
+    An order of magnitude; zero where chance explains it. NaN for batches that are not inflated, in
+    which the skewness of each batch makes up for it in the leading order, and for fewer than five.
 
     Notes
     -----
@@ -65,23 +54,12 @@ def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarra
 
 
 def skewness_error(
-    draws: Sequence[np.ndarray], batches: Sequence[Moments], pooled: Pooled, powers: np.ndarray
+    draws: Sequence[np.ndarray], batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray
 ) -> float:
     """Return by how many posterior sds (Mahalanobis) the draws' skewness says the mean is off.
 
-    Parameters
-    ----------
-    draws : sequence of (draw, parameter) arrays
-        Of each batch, as they were sampled, chain by chain.
-    batches : sequence of Moments
-    pooled : Pooled
-    powers : array
-        The likelihood powers of the pooling.
-
-    Returns
-    -------
-    float
-        As that of `expected_error`, but also of a scale, and from two batches on.
+    As `expected_error`, but also of a scale, and from two batches on. The draws are each batch's
+    (draw, parameter) array as sampled, chain by chain.
 
     Notes
     -----
@@ -108,26 +86,13 @@ def skewness_error(
     return 0.5 * _length(np.array(terms), np.repeat(shares / PARTS, PARTS))
 
 
-def prior_error(draws: np.ndarray, prior: Moments, pooled: Pooled, missing_prior: float) -> float:
+def prior_error(draws: np.ndarray, prior: Moments, pooled: Gaussian, missing_prior: float) -> float:
     """Return by how many posterior sds (Mahalanobis) the prior's shape puts the merged mean off.
 
     The pooling takes a multiple of the prior as a Gaussian, minus ``B - 1`` of them from plain
     batches. The multiple of what its log density's slope at the merged mean differs from that
-    Gaussian's remains in the score. The slope is that of the number of draws on either side.
-
-    Parameters
-    ----------
-    draws : (draw, parameter) array
-        Of the prior.
-    prior : Moments
-    pooled : Pooled
-    missing_prior : float
-        How many times the pooling adds the prior.
-
-    Returns
-    -------
-    float
-        An order of magnitude, from each parameter by itself; zero where chance explains it.
+    Gaussian's remains in the score. The slope is that of the number of the prior's draws on either
+    side. An order of magnitude, from each parameter by itself; zero where chance explains it.
     """
     spread = np.sqrt(np.diag(prior.covariance))
     away = (draws - pooled.mean) / spread

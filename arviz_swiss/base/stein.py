@@ -1,4 +1,4 @@
-"""NumPy kernels that tell whether draws come from a density, by its scores; no xarray.
+"""Whether draws come from a density, by its scores.
 
 Two identities hold for draws x of a density that vanishes at its edges, with score s: the mean
 score is zero, and the mean of ``(x - c) s`` is minus one for every parameter and any fixed c.
@@ -12,6 +12,7 @@ from scipy.stats import chi2
 from scipy.stats import t as student
 
 from arviz_swiss.base import linalg
+from arviz_swiss.base.effective import effective_sizes
 
 
 class Spread(NamedTuple):
@@ -26,33 +27,6 @@ class Spread(NamedTuple):
     freedom: float
 
 
-def effective_sizes(series: np.ndarray) -> np.ndarray:
-    """Return how many independent draws the mean of each column is worth, never more than all.
-
-    Autocorrelations are summed up to the first pair with a negative sum [1]_. Columns are centred
-    on the mean of all chains, so that chains which disagree are worth little.
-
-    Parameters
-    ----------
-    series : (chain, draw, column) array
-
-    References
-    ----------
-    .. [1] Geyer (1992), Practical Markov chain Monte Carlo, Statistical Science 7.
-       https://doi.org/10.1214/ss/1177011137
-    """
-    chains, length, _ = series.shape
-    centred = series - series.mean(axis=(0, 1))
-    spectrum = np.fft.rfft(centred, 2 * length, axis=1)
-    lags = np.fft.irfft(np.abs(spectrum) ** 2, 2 * length, axis=1)[:, :length].sum(axis=0)
-    correlations = lags / np.where(lags[0] > 0, lags[0], 1.0)
-    even = correlations[: length - length % 2]
-    pairs = even[::2] + even[1::2]
-    kept = np.cumprod(pairs > 0, axis=0)
-    times = 2 * np.sum(np.minimum.accumulate(pairs, axis=0) * kept, axis=0) - 1
-    return chains * length / np.clip(times, 1.0, chains * length)
-
-
 def _freedom(sizes: np.ndarray, count: int) -> np.ndarray:
     """Return degrees of freedom: dependent draws tell less of their dependence than of their sd."""
     return np.maximum((sizes - 1) * np.sqrt(sizes / count), 1.0)
@@ -61,18 +35,9 @@ def _freedom(sizes: np.ndarray, count: int) -> np.ndarray:
 def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
     """Tell how far draws are off the density that these scores are of: the mean score is zero.
 
-    Parameters
-    ----------
-    scores : (chain, draw, parameter) array
-        Gradient of the log density at the draws.
-    covariance : (parameter, parameter) array
-        Of the draws.
-
-    Returns
-    -------
-    tuple of float
-        How many sds the mean of the density would be off, were it Gaussian; and the sum of the
-        directions' squared statistics, about chi-squared with as many degrees of freedom.
+    Return how many sds the mean of the density would be off, were it Gaussian; and the sum of the
+    directions' squared statistics, about chi-squared with as many degrees of freedom. Scores are
+    (chain, draw, parameter), the covariance is that of the draws.
     """
     whitened = scores @ linalg.cholesky(covariance)
     mean, sd = whitened.mean(axis=(0, 1)), whitened.std(axis=(0, 1), ddof=1)
@@ -84,13 +49,7 @@ def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
 
 
 def spread(draws: np.ndarray, scores: np.ndarray) -> Spread:
-    """Return how wide draws are for the density that these scores are of.
-
-    Parameters
-    ----------
-    draws, scores : (chain, draw, parameter) arrays
-        The draws, and the gradient of the log density there.
-    """
+    """Return how wide (chain, draw, parameter) draws are for the density of these scores."""
     products = -np.mean((draws - _centres(draws)) * scores, axis=-1)
     sizes = effective_sizes(products[..., None])
     # The products of few draws may by chance vary too little: no less than those of a Gaussian.
@@ -128,6 +87,6 @@ def pooled_spread(spreads: Sequence[Spread]) -> Spread:
     return Spread(float(shares @ ratios), float(error), float(sizes.sum()), float(freedom.sum()))
 
 
-def chance(found: Spread) -> float:
+def chance(width: Spread) -> float:
     """Return the probability of a ratio as far from one, were the draws those of the density."""
-    return float(2 * student.sf(abs(found.ratio - 1) / found.error, found.freedom))
+    return float(2 * student.sf(abs(width.ratio - 1) / width.error, width.freedom))

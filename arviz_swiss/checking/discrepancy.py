@@ -11,7 +11,8 @@ from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import flatten
 from arviz_swiss.data.messages import brief
-from arviz_swiss.data.selection import selected
+from arviz_swiss.data.selection import select_names, selected
+from arviz_swiss.data.statistics import effective_size, kde
 
 MEASURES = {
     "mahalanobis": "distance between the means, in the reference's covariance",
@@ -144,13 +145,13 @@ def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
     sample, reference = first.rows, second.rows
     whitening = distances.whiten(reference)
     rank = whitening.matrix.shape[1]
-    estimates = distances.densities(reference, containers.kde)
+    estimates = distances.densities(reference, kde)
     noise = _sampling_variances(first, second, [estimate.bandwidth for estimate in estimates])
     ratio = sample.std(axis=0, ddof=1) / whitening.spread
     parts = {
         "mahalanobis": np.abs(sample.mean(axis=0) - whitening.mean) / whitening.spread,
         "skew": np.abs(distances.skewness(sample) - distances.skewness(reference)),
-        "iad": distances.integrated_absolute(sample, estimates, containers.kde),
+        "iad": distances.integrated_absolute(sample, estimates, kde),
         "covariance_error": np.abs(ratio**2 - 1.0),
         "wasserstein": distances.wasserstein(sample, reference),
     }
@@ -227,7 +228,7 @@ def _rate(series: np.ndarray) -> float:
     if series.shape[1] < 4:
         return 1.0
     centred = series - series.mean(axis=1, keepdims=True)
-    effective = containers.effective_size(centred)
+    effective = effective_size(centred)
     return effective / series.size if np.isfinite(effective) else 1.0
 
 
@@ -242,7 +243,7 @@ def match_parameters(
         containers.check_group(groups, group, name)
         datasets[name] = groups[group]
     first, second = datasets["merged"], datasets["reference"]
-    names = containers.select_names(first, var_names, filter_vars, where="merged: ")
+    names = select_names(first, var_names, filter_vars, where="merged: ")
     _check_variables(first, second, names)
     ours, theirs = (
         _sample(which, dataset, names, coords, like=first) for which, dataset in datasets.items()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base.moments import correction
+from arviz_swiss.base.gaussian import correction
 from arviz_swiss.checking.batch_findings import FIND_BROKEN, FIND_ODD
 from arviz_swiss.checking.evidence import Evidence, Finder, Finding
 from arviz_swiss.data import schema

@@ -5,15 +5,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base import linalg, shapes
+from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import skewness_error
 from arviz_swiss.base.distances import (
     densities,
+    excess_kurtosis,
     integrated_absolute,
     integrated_absolute_floor,
     skewness,
+    valleys,
 )
-from arviz_swiss.data import containers, schema
+from arviz_swiss.data import schema
+from arviz_swiss.data.statistics import convergence, kde
 from arviz_swiss.merging.merged import Merged
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
@@ -56,8 +59,8 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
         "skewness": np.array([skewness(matrix) for matrix in rows]),
         "least": np.array([matrix.min(axis=0) for matrix in rows]),
         "greatest": np.array([matrix.max(axis=0) for matrix in rows]),
-        "kurtosis": np.array([shapes.excess_kurtosis(matrix) for matrix in rows]),
-        "valley": np.array([shapes.valleys(matrix, containers.kde) for matrix in rows]),
+        "kurtosis": np.array([excess_kurtosis(matrix) for matrix in rows]),
+        "valley": np.array([valleys(matrix, kde) for matrix in rows]),
         "skewness_error": skewness_error(rows, merged.batch_moments, merged.pooled, powers),
     }
     values["shape"], values["shape_noise"] = _shape(_with_pooled_moments(rows, merged), values)
@@ -77,7 +80,7 @@ def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
     values = np.full(shape, np.nan)
     for position, draws in enumerate(batches):
         columns = np.ascontiguousarray(np.moveaxis(draws, -1, 0))
-        values[position] = [containers.convergence(column) for column in columns]
+        values[position] = [convergence(column) for column in columns]
     return dict(zip(("rhat", "ess_bulk", "ess_tail"), np.moveaxis(values, -1, 0), strict=True))
 
 
@@ -114,13 +117,13 @@ def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, 
     if among.sum() < 2:
         nothing = np.full(effective.shape, np.nan)
         return nothing, nothing
-    pooled = densities(np.concatenate([rows[b] for b in np.flatnonzero(among)]), containers.kde)
+    pooled = densities(np.concatenate([rows[b] for b in np.flatnonzero(among)]), kde)
     total = sizes[among].sum()
     shape, noise = np.empty_like(effective), np.empty_like(effective)
     for position, matrix in enumerate(rows):
         inside = sizes[position] if among[position] else 0
         others = effective[among].sum(axis=0) - (effective[position] if inside else 0.0)
-        distance = integrated_absolute(matrix, pooled, containers.kde)
+        distance = integrated_absolute(matrix, pooled, kde)
         shape[position] = np.minimum(1.0, distance * total / (total - inside))
         variance = 1.0 / effective[position] + 1.0 / others
         noise[position] = np.minimum(1.0, integrated_absolute_floor(variance, pooled))

@@ -11,10 +11,10 @@ import xarray as xr
 from arviz_swiss.base.heterogeneity import cochran
 from arviz_swiss.checking.findings import flags_by_batch
 from arviz_swiss.checking.report import Report, check_report, judge
-from arviz_swiss.data import containers
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import layout_of
 from arviz_swiss.data.selection import selected
+from arviz_swiss.data.statistics import summary as arviz_summary
 from arviz_swiss.merging.merged import Merged, open_merged
 
 ROWS = ("batch", "parameter")
@@ -173,7 +173,7 @@ def _by_parameter(merged: Merged, statistics: xr.Dataset, draws: xr.Dataset) -> 
         },
         index=pd.Index(merged.parameters),
     )
-    usual = containers.summary(draws)
+    usual = arviz_summary(draws)
     if merged.certificate is not None:
         certificate = merged.certificate.dataset
         shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)

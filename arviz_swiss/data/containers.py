@@ -7,17 +7,14 @@ import contextlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Number
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data.axes import Refused, check_axes
-
 SAMPLE_DIMS = ("chain", "draw")
-FILTERS = (None, "like", "regex")
 
 DRAWS = (
     "an InferenceData or DataTree, a Dataset, a dict of (chain, draw, ...) arrays, or the path of "
@@ -27,7 +24,15 @@ DRAWS = (
 # What a dict of groups may hold beside them, as ArviZ's from_dict takes it.
 NO_GROUPS = ("coords", "dims", "pred_coords", "pred_dims", "attrs")
 
+NO_CHAIN_AXIS = "Draws without a chain axis need one: x[None] makes them one chain"
+# Nobody samples fewer draws in ten times as many chains: parameters were taken for draws.
+FEWEST_DRAWS = 10
+
 Groups = dict[str, xr.Dataset]
+
+
+class Refused(ValueError):
+    """What a reader refuses, with a remedy of its own."""
 
 
 class InferenceData(Protocol):
@@ -43,7 +48,7 @@ class InferenceData(Protocol):
 
 
 # What merge and all functions on merged objects return.
-Container = InferenceData | xr.DataTree
+Container: TypeAlias = InferenceData | xr.DataTree
 
 
 class Contents(NamedTuple):
@@ -78,13 +83,9 @@ def is_container(obj: Any) -> bool:
 
 
 def read(obj: Any, group: str = "posterior") -> Contents:
-    """Return the groups of an object: a container, a path, or what ArviZ's converter takes.
+    """Return the groups of a container, a path, a dict of arrays or a sampler's fit.
 
-    Parameters
-    ----------
-    obj : InferenceData, DataTree, Dataset, path, dict of arrays, or a sampler's fit
-    group : str, default "posterior"
-        The group that a Dataset or a dict of arrays stands for.
+    A Dataset or a dict of arrays stands for `group`.
     """
     if not isinstance(group, str):
         raise Refused(f"group must be the name of a group, got {group!r}.")
@@ -99,7 +100,7 @@ def read(obj: Any, group: str = "posterior") -> Contents:
     return Contents(_convert(obj, group), None)
 
 
-def build(groups: Groups, kind: str, attrs: Mapping[str, Any] | None = None) -> Any:
+def build(groups: Groups, kind: str, attrs: Mapping[str, Any] | None = None) -> Container:
     """Return a new container of the given kind that holds `groups`."""
     attrs = dict(attrs or {})
     if kind == "InferenceData":
@@ -122,168 +123,21 @@ def close(groups: Groups) -> None:
         dataset.close()
 
 
-def check_group(groups: Groups, group: str, name: str) -> None:
+def check_group(
+    groups: Groups, group: str, name: str, sample_dims: Sequence[str] = SAMPLE_DIMS
+) -> None:
     """Refuse an object, called `name`, without draws in this group."""
     if group not in groups:
-        found = ", ".join(groups) or "none"
-        raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
+        present = ", ".join(groups) or "none"
+        raise ValueError(f'{name} has no group "{group}"; its groups are: {present}.')
     dataset = groups[group]
     if not dataset.data_vars:
         raise ValueError(f'{name}: group "{group}" holds no variables.')
-    missing = [dim for dim in SAMPLE_DIMS if dim not in dataset.dims]
-    if missing:
+    if missing := [dim for dim in sample_dims if dim not in dataset.dims]:
         raise ValueError(
             f'{name}: group "{group}" has no dimension {" or ".join(missing)}, its dimensions are '
-            f"{tuple(dataset.dims)}. Draws need dimensions (chain, draw, ...)."
+            f"{tuple(dataset.dims)}. Draws need dimensions ({', '.join(sample_dims)}, ...)."
         )
-
-
-def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | None:
-    """Return `var_names` as ArviZ takes it; refuse what neither names nor selects variables."""
-    if filter_vars not in FILTERS:
-        raise ValueError(f'filter_vars must be None, "like" or "regex", got {filter_vars!r}.')
-    if isinstance(var_names, Iterable) and not isinstance(var_names, str | bytes | Mapping):
-        var_names = list(var_names)
-    names = var_names if isinstance(var_names, list) else [var_names]
-    if var_names is not None and not all(isinstance(name, str) for name in names):
-        raise TypeError(f"var_names must be a name or a list of names, got {var_names!r}.")
-    if filter_vars == "regex" and var_names is not None:
-        for name in names:
-            try:
-                re.compile(name.removeprefix("~"))
-            except re.error as error:
-                raise ValueError(
-                    f"var_names={name!r} is no regular expression: {error}."
-                ) from error
-    return var_names
-
-
-def select_names(
-    dataset: xr.Dataset, var_names=None, filter_vars=None, where: str = ""
-) -> list[str]:
-    """Return the names that `var_names` and `filter_vars` select, in the dataset's order.
-
-    ValueError, which begins with `where`, if they select none.
-    """
-    var_names = checked_names(var_names, filter_vars)
-    if var_names is None:
-        return list(dataset.data_vars)
-    import arviz
-
-    one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
-    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
-    one_draw.attrs = {}
-    options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
-    try:
-        selected = set(arviz.extract(one_draw, var_names=var_names, **options).data_vars)
-    except KeyError:
-        selected = set()
-    if not selected:
-        found = ", ".join(dataset.data_vars)
-        asked = [var_names] if isinstance(var_names, str) else var_names
-        missing = [name for name in asked if name.removeprefix("~") not in dataset.data_vars]
-        which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
-        raise ValueError(f"{where}var_names={var_names!r}{which}; the variables are {found}.")
-    return [name for name in dataset.data_vars if name in selected]
-
-
-def summary(dataset: xr.Dataset) -> Any:
-    """Return ArviZ's summary table of draws, not rounded."""
-    import arviz
-
-    # A constant has no R-hat.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return arviz.summary(_with_dims_of_their_own(dataset), round_to="none")
-
-
-def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:
-    """Return the dataset with no dimension shared by two variables, chain and draw aside.
-
-    ArviZ 1.x lays out all variables' values in one common order of dimensions, but labels them in
-    each variable's own: where the orders differ, rows carry the values of other elements.
-    """
-    arrays = {}
-    for number, (name, array) in enumerate(dataset.data_vars.items()):
-        dims = [dim for dim in array.dims if dim not in SAMPLE_DIMS]
-        kept = array.reset_coords([c for c in array.coords if c not in array.dims], drop=True)
-        arrays[name] = kept.rename({d: f"swiss_{number}_{axis}" for axis, d in enumerate(dims)})
-    return xr.Dataset(arrays)
-
-
-def convergence(draws: np.ndarray) -> tuple[float, float, float]:
-    """Return ArviZ's R-hat, bulk and tail effective sample sizes of one (chain, draw) array."""
-    import arviz
-
-    if draws.shape[1] < 4:
-        return np.nan, np.nan, np.nan
-    if len(draws) == 1 and draws.shape[1] >= 8:
-        # ArviZ compares no single chain with itself, though it halves chains where there are two
-        half = draws.shape[1] // 2
-        rhat = arviz.rhat(draws[0, : 2 * half].reshape(2, half))
-    else:
-        rhat = arviz.rhat(draws)
-    bulk = arviz.ess(draws, method="bulk")
-    tail = arviz.ess(draws, method="tail", prob=(0.05, 0.95))
-    return float(rhat), float(bulk), float(tail)
-
-
-def labeller() -> Any:
-    """Return ArviZ's default labeller."""
-    import arviz
-
-    return arviz.labels.BaseLabeller()
-
-
-def effective_size(draws: np.ndarray) -> float:
-    """Return ArviZ's effective sample size for the mean of one (chain, draw) array."""
-    import arviz
-
-    return float(arviz.ess(draws, method="mean"))
-
-
-def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return ArviZ's Pareto-smoothed log weights, which sum to one, and k-hat.
-
-    Parameters
-    ----------
-    log_ratios : (draws,) array
-        Large where a draw should count much.
-
-    Returns
-    -------
-    tuple of (draws,) array and float
-        k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it
-        is infinite, and the weights are equal, where all ratios are zero.
-    """
-    import arviz
-
-    finite = np.isfinite(log_ratios)
-    if not finite.any():
-        return np.full(log_ratios.size, -np.log(log_ratios.size)), np.inf
-    if np.ptp(log_ratios[finite]) < 1e-6:
-        return np.where(finite, -np.log(finite.sum()), -np.inf), 0.0
-    # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if hasattr(arviz, "psislw"):
-            log_weights, khat = arviz.psislw(log_ratios)
-        else:
-            from arviz_stats.base import array_stats
-
-            # ArviZ 1.x takes the negative of what it smooths, as leave-one-out gives it
-            log_weights, khat = array_stats.psislw(-log_ratios)
-    return np.asarray(log_weights, float), float(khat)
-
-
-def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
-    import arviz
-
-    if _takes_groups_apart(arviz):
-        return arviz.kde(draws, bw_return=True, **options)
-    from arviz_stats.base import array_stats
-
-    grid, density, bandwidth = array_stats.kde(draws, **options)
-    return grid, density, float(bandwidth)
 
 
 def safe_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,11 +160,55 @@ def _safe_attr(value: Any) -> Any:
     if isinstance(value, str | float):
         return value
     if isinstance(value, list | tuple):
-        values = [_safe_attr(one) for one in value]
-        if not any(all(isinstance(v, kind) for v in values) for kind in (str, int | float)):
+        values = [_safe_attr(element) for element in value]
+        is_text = all(isinstance(element, str) for element in values)
+        if not values or not (is_text or all(isinstance(v, int | float) for v in values)):
             return None
-        return (values or [None])[0] if len(values) < 2 else values
+        return values[0] if len(values) == 1 else values
     return None
+
+
+def check_axes(arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays whose first two axes cannot be chains and draws, and names no file can hold.
+
+    Dimensions of arrays have no names, so nothing else tells a matrix of draws by parameters.
+    """
+    check_names(arrays)
+    for name, array in arrays.items():
+        if not hasattr(array, "__array__") and not isinstance(array, list | tuple | Number):
+            continue
+        shape = np.shape(array)
+        if len(shape) > 1 and shape[0] <= shape[1]:
+            continue
+        if len(shape) < 2:
+            raise Refused(
+                f"variable {name}: shape {shape}, but the first two axes are chains and draws. "
+                f"{NO_CHAIN_AXIS}."
+            )
+        raise Refused(
+            f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
+            f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the axes: "
+            f'xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
+        )
+
+
+def check_sizes(name: str, chains: int, draws: int) -> None:
+    """Refuse draws, called `name`, in ten times as many chains, which cannot be meant."""
+    if draws < FEWEST_DRAWS and chains >= FEWEST_DRAWS * max(draws, 1):
+        raise ValueError(
+            f"{name} has {chains} chains of {draws} draws. {NO_CHAIN_AXIS}. If there really are so "
+            "many chains, join some of them."
+        )
+
+
+def check_names(names: Iterable[Any]) -> None:
+    """Refuse names that neither a DataTree nor a file can hold."""
+    if slashed := [str(name) for name in names if "/" in str(name)]:
+        renamed = re.sub(r"\s*/\s*", "_", slashed[0])
+        raise Refused(
+            f'variable {slashed[0]}: a DataTree or a file cannot hold a name with "/". Rename it, '
+            f'to "{renamed}" say, or leave it out.'
+        )
 
 
 def _datatree_groups(tree: xr.DataTree, group: str) -> Groups:
@@ -354,21 +252,21 @@ def _convert(obj: Any, group: str) -> Groups:
         raise Refused(f"got {brief_type(obj)}. Pass {DRAWS}.")
     import arviz
 
-    is_grouped = isinstance(obj, Mapping) and obj
-    is_grouped = is_grouped and all(isinstance(v, Mapping) for v in obj.values())
+    is_mapping = isinstance(obj, Mapping)
+    is_grouped = is_mapping and obj and all(isinstance(v, Mapping) for v in obj.values())
     options = {name: obj[name] for name in NO_GROUPS if is_grouped and name in obj}
     by_group = {k: v for k, v in obj.items() if k not in options} if is_grouped else {group: obj}
     for name, arrays in by_group.items():
         if not str(name).endswith(("data", "_attrs")):
             check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
-    if isinstance(obj, Mapping):
+    if is_mapping:
         by_group = {name: _as_arrays(arrays) for name, arrays in by_group.items()}
         converted = (
             arviz.from_dict(**by_group, **options)
-            if _takes_groups_apart(arviz)
+            if native_kind() == "InferenceData"
             else arviz.from_dict(by_group, **options)
         )
-    elif _takes_groups_apart(arviz):
+    elif native_kind() == "InferenceData":
         converted = arviz.convert_to_inference_data(obj, group=group)
     else:
         # ArviZ 1.x converts samplers' fits by functions named after the library only.
@@ -393,12 +291,8 @@ def brief_type(obj: Any) -> str:
     return "None" if obj is None else type(obj).__name__
 
 
-def _takes_groups_apart(arviz) -> bool:
-    return hasattr(arviz, "convert_to_inference_data")
-
-
 @contextlib.contextmanager
-def reading(what: str, wanted: str = DRAWS):
+def reading(what: str, wanted: str = DRAWS) -> Iterator[None]:
     """Turn whatever a reader raises into one error: which object could not be read, what can be."""
     try:
         yield

@@ -128,7 +128,7 @@ def test_without_a_report_the_same_is_computed(merged, summary, by):
 
 
 def test_with_a_report_nothing_is_computed_anew(summary, monkeypatch):
-    monkeypatch.setattr(containers, "convergence", None)
+    monkeypatch.setattr("arviz_swiss.checking.statistics.convergence", None)
     assert len(summary()) == 5
 
 
