@@ -96,43 +96,6 @@ def _read_all(labels, objects, group, files) -> tuple[list[Batch], str]:
     return batches, next(iter(kinds), None) or containers.native_kind()
 
 
-def positions_kept(batches: Sequence[Batch], drop: Any) -> list[int]:
-    """Return the positions of the batches that are not dropped, by label or position."""
-    labels = [batch.label for batch in batches]
-    if drop is None:
-        return list(range(len(batches)))
-    drop = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else list(drop)
-    dropped = set()
-    for one in drop:
-        if isinstance(one, bool | np.bool_):
-            raise TypeError(f"drop takes labels or positions of batches, got {one!r}.")
-        is_position = isinstance(one, int | np.integer) and 0 <= one < len(batches)
-        if is_position and str(one) in labels and labels[one] != str(one):
-            raise ValueError(
-                f"drop names {one}, which is the label of {batches[labels.index(str(one))]} and "
-                f'the position of {batches[one]}. Name the label as text: drop=["{one}"].'
-            )
-        if isinstance(one, str) and one in labels:
-            dropped.add(labels.index(one))
-        elif is_position:
-            dropped.add(int(one))
-        elif str(one) in labels:
-            dropped.add(labels.index(str(one)))
-        else:
-            raise ValueError(
-                f"drop names {one!r}, but the batches are {_brief(labels)}, at positions 0 to "
-                f"{len(batches) - 1}."
-            )
-    if len(dropped) == len(batches):
-        raise ValueError(f"drop names all {len(batches)} batches: there is nothing left to merge.")
-    return [position for position in range(len(batches)) if position not in dropped]
-
-
-def _brief(labels: Sequence[str]) -> str:
-    named = ", ".join(f'"{label}"' for label in labels[:20])
-    return named + (f" and {len(labels) - 20} more" if len(labels) > 20 else "")
-
-
 def check_holdable(matched: Matched, container: str) -> None:
     """Refuse variables and dimensions that the merged object cannot hold by their names."""
     if container != "DataTree":

@@ -18,7 +18,6 @@ from arviz_swiss.merging.batches import (
     check_holdable,
     match,
     opened,
-    positions_kept,
     prior_batches,
     warn_left_out,
 )
@@ -35,6 +34,7 @@ from arviz_swiss.merging.elements import element_coords
 from arviz_swiss.merging.glance import warn_poor_batches
 from arviz_swiss.merging.joining import groups_not_joined, join_data
 from arviz_swiss.merging.kinds import LOOKS_INFLATED, warn_kind
+from arviz_swiss.merging.labels import positions_kept
 from arviz_swiss.merging.local import find_local, find_local_space
 from arviz_swiss.merging.local_draws import move_local, warn_unordered
 from arviz_swiss.merging.models import coords_of, free_variables, plain_model
@@ -205,7 +205,7 @@ def merge(
     check_covariance(covariance)
     model = plain_model(model, "model")
     with opened(idatas, group) as (batches, container):
-        kept = positions_kept(batches, drop)
+        kept = positions_kept(drop, [batch.label for batch in batches])
         dropped = [batch.label for batch in batches if batch.position not in kept]
         counted = keep(resolve_powers(batches, kind, powers), kept)
         remaining = [batches[position] for position in kept]

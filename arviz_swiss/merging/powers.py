@@ -15,7 +15,7 @@ import pandas as pd
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.labels import are_shuffled, describe, numbers_of, renumbered
+from arviz_swiss.merging.labels import by_batch, describe, numbers_of, renumbered
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
@@ -250,55 +250,29 @@ def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
     if powers is None:
         return None
     labels = [batch.label for batch in batches]
-    if isinstance(powers, pd.Series):
-        if not powers.index.is_unique:
-            raise ValueError(
-                "powers is a Series with labels that occur twice: give each batch's once."
-            )
-        powers = powers.to_dict()
-    is_named = isinstance(powers, Mapping)
-    if is_named:
-        powers = _by_label(batches, powers)
-    try:
-        values = np.asarray(powers)
-        values = values.astype(float) if values.dtype.kind != "U" else None
-    except (TypeError, ValueError):
-        values = None
-    if values is None:
-        raise TypeError(f"powers must be numbers, got {powers!r}")
+    is_keyed = isinstance(powers, Mapping | pd.Series)
+    values = _as_numbers(by_batch(powers, labels, "powers", "power") if is_keyed else powers)
     if values.ndim == 0:
         values = np.full(len(batches), float(values))
     if values.shape != (len(batches),):
-        found = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
+        shown = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
         raise ValueError(
-            f"{found} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
+            f"{shown} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
             "batch label."
         )
-    if not is_named and np.ptp(values) > 0 and are_shuffled(labels):
-        raise ValueError(
-            f"powers is a list, but the batches are in the order {describe(labels)}: is it in this "
-            "order, or in that of the numbers? Pass a mapping of batch label to power."
-        )
+    if not is_keyed and np.ptp(values) > 0:
+        values = np.array(by_batch(values, labels, "powers", "power"))
     return _check_positive(batches, values, "power")
 
 
-def _by_label(batches: Sequence[Batch], powers: Mapping[Any, Any]) -> list[Any]:
-    """Return powers in the order of the batches, by label; by position if no label is a number."""
-    labels = [batch.label for batch in batches]
-    named = {str(key): value for key, value in powers.items()}
-    are_positions = all(isinstance(key, int | np.integer) for key in powers)
-    if are_positions and not set(named) & set(labels) and not are_shuffled(labels):
-        labels = [str(batch.position) for batch in batches]
-    unknown = [key for key in named if key not in labels]
-    missing = [
-        str(batch) for batch, label in zip(batches, labels, strict=True) if label not in named
-    ]
-    if unknown or missing:
-        raise ValueError(
-            f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
-            f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
-        )
-    return [named[label] for label in labels]
+def _as_numbers(powers: Any) -> np.ndarray:
+    try:
+        values = np.asarray(powers)
+        if values.dtype.kind != "U":
+            return values.astype(float)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"powers must be numbers, got {powers!r}")
 
 
 def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
