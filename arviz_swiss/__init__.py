@@ -15,7 +15,6 @@ from arviz_swiss.checking.summary import summary
 from arviz_swiss.correcting.certify import certify
 from arviz_swiss.correcting.refine import refine
 from arviz_swiss.correcting.resample import resample
-from arviz_swiss.data.layout import flatten, unflatten
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.merging.subposteriors import subposteriors
@@ -49,9 +48,6 @@ __all__ = [
     "refine",
     "certify",
     "resample",
-    # named variables and vectors
-    "flatten",
-    "unflatten",
     # warnings
     "MergeWarning",
 ]

@@ -16,7 +16,8 @@ from regressions import REGRESSIONS, Regression, load
 from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
-from arviz_swiss.base import gaussian, stein
+from arviz_swiss.base import gaussian, weights
+from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.merging.merged import open_merged
 
 FREQUENCIES = np.array([1, 0.02, 0.03, 0.05, 0.001])
@@ -190,7 +191,7 @@ def iterate(name, rng, rows, start, densities, rounds=5, count=200):
             half = half @ np.linalg.cholesky(moments.covariance).T
             at = moments.mean + np.concatenate([half, -half])
         else:
-            chosen = rows[gaussian.spread_evenly(len(rows), count, rng)]
+            chosen = rows[weights.spread_evenly(len(rows), count, rng)]
             at = (chosen - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         scores = sum(one.grad_log_likelihood(at) for one in densities)
         moments = gaussian.gradient_round(at, scores, moments).moments
@@ -217,7 +218,7 @@ def reference(folder):
         certified = az_swiss.certify(refined, densities, random_seed=1, progressbar=False)
         before, after = (errors(one["posterior"], expected) for one in (merged, refined))
         last = float(refined["swiss_transform"]["step_error"][-1])
-        known = np.max(1 / stein.effective_sizes(columns(expected))) ** 0.5
+        known = np.max(1 / effective_sizes(columns(expected))) ** 0.5
         print(
             f"{name}, {batches} batches: means {before[0]:.3f} -> {after[0]:.3f}, "
             f"sds {100 * before[1]:.1f}% -> {100 * after[1]:.1f}%; reference {known:.3f} and "

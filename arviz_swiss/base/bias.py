@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from arviz_swiss.base import linalg
-from arviz_swiss.base.moments import Moments, Pooled
+from arviz_swiss.base.gaussian import Gaussian, Moments
 
 # How surely an error must differ from chance: its estimate over the sd that chance gives it.
 SURE = 3.0
@@ -21,7 +21,7 @@ WINDOW = 0.5
 SURE_SLOPE = 0.001
 
 
-def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarray) -> float:
+def expected_error(batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray) -> float:
     """Return by how many posterior sds (Mahalanobis) the mean of inflated batches is expected off.
 
     Sees third derivatives that are the same for all data, as those of rates and of regressions with
@@ -30,7 +30,7 @@ def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarra
     Parameters
     ----------
     batches : sequence of Moments
-    pooled : Pooled
+    pooled : Gaussian
     powers : array
         The likelihood powers of the pooling.
 
@@ -65,7 +65,7 @@ def expected_error(batches: Sequence[Moments], pooled: Pooled, powers: np.ndarra
 
 
 def skewness_error(
-    draws: Sequence[np.ndarray], batches: Sequence[Moments], pooled: Pooled, powers: np.ndarray
+    draws: Sequence[np.ndarray], batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray
 ) -> float:
     """Return by how many posterior sds (Mahalanobis) the draws' skewness says the mean is off.
 
@@ -74,7 +74,7 @@ def skewness_error(
     draws : sequence of (draw, parameter) arrays
         Of each batch, as they were sampled, chain by chain.
     batches : sequence of Moments
-    pooled : Pooled
+    pooled : Gaussian
     powers : array
         The likelihood powers of the pooling.
 
@@ -108,7 +108,7 @@ def skewness_error(
     return 0.5 * _length(np.array(terms), np.repeat(shares / PARTS, PARTS))
 
 
-def prior_error(draws: np.ndarray, prior: Moments, pooled: Pooled, missing_prior: float) -> float:
+def prior_error(draws: np.ndarray, prior: Moments, pooled: Gaussian, missing_prior: float) -> float:
     """Return by how many posterior sds (Mahalanobis) the prior's shape puts the merged mean off.
 
     The pooling takes a multiple of the prior as a Gaussian, minus ``B - 1`` of them from plain
@@ -120,7 +120,7 @@ def prior_error(draws: np.ndarray, prior: Moments, pooled: Pooled, missing_prior
     draws : (draw, parameter) array
         Of the prior.
     prior : Moments
-    pooled : Pooled
+    pooled : Gaussian
     missing_prior : float
         How many times the pooling adds the prior.
 

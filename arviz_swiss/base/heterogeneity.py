@@ -7,8 +7,8 @@ import numpy as np
 from scipy.stats import chi2, t
 
 from arviz_swiss.base import linalg
+from arviz_swiss.base.gaussian import Gaussian, Moments, pool, precision_bias
 from arviz_swiss.base.linalg import Spectrum
-from arviz_swiss.base.moments import Moments, Pooled, pool, precision_bias
 
 DISAGREE_ALL = 0.001
 DISAGREE_ONE = 0.01
@@ -58,7 +58,7 @@ class Disagreement(NamedTuple):
 
 
 def scores(
-    batches: Sequence[Moments], pooled: Pooled, spectra: Sequence[Spectrum], powers: np.ndarray
+    batches: Sequence[Moments], pooled: Gaussian, spectra: Sequence[Spectrum], powers: np.ndarray
 ) -> list[Scores]:
     """Return the batches' distances from the pooled mean, whitened."""
     result = []

@@ -244,3 +244,9 @@ def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.n
     # the last sum may fall short of one by rounding
     chosen = np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)
     return rng.permutation(chosen)
+
+
+def spread_evenly(length: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` of `length` positions, evenly spaced from a random start, all if too few."""
+    count = min(count, length)
+    return np.floor((rng.random() + np.arange(count)) * (length / count)).astype(int)

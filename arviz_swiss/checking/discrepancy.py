@@ -10,7 +10,8 @@ from arviz_swiss.base import distances
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import flatten
-from arviz_swiss.data.selection import selected
+from arviz_swiss.data.selection import select_names, selected
+from arviz_swiss.data.statistics import effective_size, kde
 
 MEASURES = {
     "mahalanobis": "distance between the means, in the reference's covariance",
@@ -141,13 +142,13 @@ def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
     sample, reference = first.rows, second.rows
     whitening = distances.whiten(reference)
     rank = whitening.matrix.shape[1]
-    estimates = distances.densities(reference, containers.kde)
+    estimates = distances.densities(reference, kde)
     noise = _sampling_variances(first, second, [one.bandwidth for one in estimates])
     ratio = sample.std(axis=0, ddof=1) / whitening.spread
     parts = {
         "mahalanobis": np.abs(sample.mean(axis=0) - whitening.mean) / whitening.spread,
         "skew": np.abs(distances.skewness(sample) - distances.skewness(reference)),
-        "iad": distances.integrated_absolute(sample, estimates, containers.kde),
+        "iad": distances.integrated_absolute(sample, estimates, kde),
         "covariance_error": np.abs(ratio**2 - 1.0),
         "wasserstein": distances.wasserstein(sample, reference),
     }
@@ -224,7 +225,7 @@ def _rate(series: np.ndarray) -> float:
     if series.shape[1] < 4:
         return 1.0
     centred = series - series.mean(axis=1, keepdims=True)
-    effective = containers.effective_size(centred)
+    effective = effective_size(centred)
     return effective / series.size if np.isfinite(effective) else 1.0
 
 
@@ -241,7 +242,7 @@ def match_parameters(
             raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
         datasets[name] = groups[group]
     first, second = datasets["merged"], datasets["reference"]
-    names = containers.select_names(first, var_names, filter_vars, where="merged: ")
+    names = select_names(first, var_names, filter_vars, where="merged: ")
     _check_variables(first, second, names)
     ours, theirs = (
         _sample(which, dataset, names, coords, like=first) for which, dataset in datasets.items()

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from arviz_swiss.base.gaussian import correction
 from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
-from arviz_swiss.base.moments import correction
 from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base import linalg, shapes
+from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import skewness_error
 from arviz_swiss.base.distances import (
     densities,
+    excess_kurtosis,
     integrated_absolute,
     integrated_absolute_floor,
     skewness,
+    valleys,
 )
 from arviz_swiss.data import containers, schema
+from arviz_swiss.data.statistics import convergence, kde
 from arviz_swiss.merging.merged import Merged, open_merged, read_whole
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
@@ -126,8 +129,8 @@ def _diagnosed(merged: Merged) -> xr.Dataset:
     found["skewness"] = np.array([skewness(matrix) for matrix in rows])
     found["least"] = np.array([matrix.min(axis=0) for matrix in rows])
     found["greatest"] = np.array([matrix.max(axis=0) for matrix in rows])
-    found["kurtosis"] = np.array([shapes.excess_kurtosis(matrix) for matrix in rows])
-    found["valley"] = np.array([shapes.valleys(matrix, containers.kde) for matrix in rows])
+    found["kurtosis"] = np.array([excess_kurtosis(matrix) for matrix in rows])
+    found["valley"] = np.array([valleys(matrix, kde) for matrix in rows])
     powers = merged.maps["power"].values
     found["skewness_error"] = skewness_error(rows, merged.batch_moments, merged.pooled, powers)
     found["shape"], found["shape_noise"] = _shape(_with_pooled_moments(rows, merged), found)
@@ -147,7 +150,7 @@ def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
     values = np.full(shape, np.nan)
     for position, draws in enumerate(batches):
         columns = np.ascontiguousarray(np.moveaxis(draws, -1, 0))
-        values[position] = [containers.convergence(column) for column in columns]
+        values[position] = [convergence(column) for column in columns]
     return dict(zip(("rhat", "ess_bulk", "ess_tail"), np.moveaxis(values, -1, 0), strict=True))
 
 
@@ -184,13 +187,13 @@ def _shape(rows: list[np.ndarray], found: dict) -> tuple[np.ndarray, np.ndarray]
     if among.sum() < 2:
         nothing = np.full(effective.shape, np.nan)
         return nothing, nothing
-    pooled = densities(np.concatenate([rows[b] for b in np.flatnonzero(among)]), containers.kde)
+    pooled = densities(np.concatenate([rows[b] for b in np.flatnonzero(among)]), kde)
     total = sizes[among].sum()
     shape, noise = np.empty_like(effective), np.empty_like(effective)
     for position, matrix in enumerate(rows):
         inside = sizes[position] if among[position] else 0
         others = effective[among].sum(axis=0) - (effective[position] if inside else 0.0)
-        distance = integrated_absolute(matrix, pooled, containers.kde)
+        distance = integrated_absolute(matrix, pooled, kde)
         shape[position] = np.minimum(1.0, distance * total / (total - inside))
         variance = 1.0 / effective[position] + 1.0 / others
         noise[position] = np.minimum(1.0, integrated_absolute_floor(variance, pooled))

@@ -10,7 +10,7 @@ import xarray as xr
 from arviz_swiss.base.heterogeneity import cochran
 from arviz_swiss.checking.findings import find_all, flags_by_batch
 from arviz_swiss.checking.statistics import diagnosed
-from arviz_swiss.data import containers
+from arviz_swiss.data import statistics
 from arviz_swiss.data.layout import layout_of
 from arviz_swiss.data.selection import selected
 from arviz_swiss.merging.merged import Merged
@@ -169,7 +169,7 @@ def _variables(merged: Merged, chosen: xr.Dataset) -> pd.DataFrame:
         },
         index=pd.Index(diagnostics["parameter"].values.astype(str)),
     )
-    usual = containers.summary(chosen)
+    usual = statistics.summary(chosen)
     if merged.certificate is not None:
         certificate = merged.certificate.dataset
         shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)

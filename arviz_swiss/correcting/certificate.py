@@ -7,10 +7,11 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-from arviz_swiss.base import stein, weights
+from arviz_swiss.base import weights
+from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.correcting.densities import Densities
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
-from arviz_swiss.data import containers, schema
+from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.layout import flatten
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.records import CERTIFIED, NOT_CERTIFIED, USABLE, Verdict
@@ -165,7 +166,7 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     for label in opened.labels:
         own = np.flatnonzero(opened.owners == label)
         rows = opened.rows(own).reshape(own.size, length, count)
-        sizes += float(np.median(stein.effective_sizes(rows)))
+        sizes += float(np.median(effective_sizes(rows)))
     of_squares = opened.groups.get(schema.DIAGNOSTICS, {}).get("effective_size")
     squares = sizes if of_squares is None else float(of_squares.sum())
     return np.sqrt(count / sizes), np.sqrt(count / squares)
@@ -182,8 +183,8 @@ def _weigh(thinned: Thinned, found: Densities) -> Weighed:
         enough = mine.sum() >= FEWEST
         # elsewhere both may be minus infinity
         alone = found.full[mine] - own[mine]
-        by_batch.append(containers.pareto_smoothed(alone)[1] if enough else np.nan)
-    log_weights, khat = containers.pareto_smoothed(ratios)
+        by_batch.append(statistics.pareto_smoothed(alone)[1] if enough else np.nan)
+    log_weights, khat = statistics.pareto_smoothed(ratios)
     error = weights.mixture_error(mixture, np.exp(log_weights))
     return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from arviz_swiss.base import gaussian
+from arviz_swiss.base import weights
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.correcting.belonging import check_rows, check_shared
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
@@ -187,7 +187,7 @@ def _check_all_batches(opened: Merged) -> None:
 def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
     """Choose the same draws of every chain, and move them back to where they came from."""
     chains, length = opened.sizes
-    positions = gaussian.spread_evenly(length, -(-draws // chains), rng)
+    positions = weights.spread_evenly(length, -(-draws // chains), rng)
     merged = opened.rows(slice(None), positions)
     places = [opened.labels.index(owner) for owner in opened.owners]
     original = {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base import gaussian
+from arviz_swiss.base import gaussian, weights
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
@@ -266,7 +266,7 @@ def _rounds(
     moments, upwards = start, []
     while len(history) < rounds and not are_half(upwards, opened.labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
-        chosen = gaussian.spread_evenly(chains * length, count, rng)
+        chosen = weights.spread_evenly(chains * length, count, rng)
         draws = opened.rows(*np.divmod(chosen, length))
         at = (draws - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         try:

@@ -14,10 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data.axes import Refused, check_axes
-
 SAMPLE_DIMS = ("chain", "draw")
-FILTERS = (None, "like", "regex")
 
 DRAWS = (
     "an InferenceData or DataTree, a Dataset, a dict of (chain, draw, ...) arrays, or the path of "
@@ -27,7 +24,15 @@ DRAWS = (
 # What a dict of groups may hold beside them, as ArviZ's from_dict takes it.
 NO_GROUPS = ("coords", "dims", "pred_coords", "pred_dims", "attrs")
 
+NO_CHAIN_AXIS = "Draws without a chain axis need one: x[None] makes them one chain"
+# Nobody samples fewer draws in ten times as many chains: parameters were taken for draws.
+FEWEST_DRAWS = 10
+
 Groups = dict[str, xr.Dataset]
+
+
+class Refused(ValueError):
+    """What a reader refuses, with a remedy of its own."""
 
 
 class InferenceData(Protocol):
@@ -131,154 +136,6 @@ def check_group(groups: Groups, group: str, name: str) -> None:
         )
 
 
-def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | None:
-    """Return `var_names` as ArviZ takes it; refuse what neither names nor selects variables."""
-    if filter_vars not in FILTERS:
-        raise ValueError(f'filter_vars must be None, "like" or "regex", got {filter_vars!r}.')
-    if isinstance(var_names, Iterable) and not isinstance(var_names, str | bytes | Mapping):
-        var_names = list(var_names)
-    names = var_names if isinstance(var_names, list) else [var_names]
-    if var_names is not None and not all(isinstance(name, str) for name in names):
-        raise TypeError(f"var_names must be a name or a list of names, got {var_names!r}.")
-    if filter_vars == "regex" and var_names is not None:
-        for name in names:
-            try:
-                re.compile(name.removeprefix("~"))
-            except re.error as error:
-                raise ValueError(
-                    f"var_names={name!r} is no regular expression: {error}."
-                ) from error
-    return var_names
-
-
-def select_names(
-    dataset: xr.Dataset, var_names=None, filter_vars=None, where: str = ""
-) -> list[str]:
-    """Return the names that `var_names` and `filter_vars` select, in the dataset's order.
-
-    ValueError, which begins with `where`, if they select none.
-    """
-    var_names = checked_names(var_names, filter_vars)
-    if var_names is None:
-        return list(dataset.data_vars)
-    import arviz
-
-    one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
-    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
-    one_draw.attrs = {}
-    options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
-    try:
-        selected = set(arviz.extract(one_draw, var_names=var_names, **options).data_vars)
-    except KeyError:
-        selected = set()
-    if not selected:
-        found = ", ".join(dataset.data_vars)
-        asked = [var_names] if isinstance(var_names, str) else var_names
-        missing = [name for name in asked if name.removeprefix("~") not in dataset.data_vars]
-        which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
-        raise ValueError(f"{where}var_names={var_names!r}{which}; the variables are {found}.")
-    return [name for name in dataset.data_vars if name in selected]
-
-
-def summary(dataset: xr.Dataset) -> Any:
-    """Return ArviZ's summary table of draws, not rounded."""
-    import arviz
-
-    # A constant has no R-hat.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return arviz.summary(_with_dims_of_their_own(dataset), round_to="none")
-
-
-def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:
-    """Return the dataset with no dimension shared by two variables, chain and draw aside.
-
-    ArviZ 1.x lays out all variables' values in one common order of dimensions, but labels them in
-    each variable's own: where the orders differ, rows carry the values of other elements.
-    """
-    arrays = {}
-    for number, (name, array) in enumerate(dataset.data_vars.items()):
-        dims = [dim for dim in array.dims if dim not in SAMPLE_DIMS]
-        kept = array.reset_coords([c for c in array.coords if c not in array.dims], drop=True)
-        arrays[name] = kept.rename({d: f"swiss_{number}_{axis}" for axis, d in enumerate(dims)})
-    return xr.Dataset(arrays)
-
-
-def convergence(draws: np.ndarray) -> tuple[float, float, float]:
-    """Return ArviZ's R-hat, bulk and tail effective sample sizes of one (chain, draw) array."""
-    import arviz
-
-    if draws.shape[1] < 4:
-        return np.nan, np.nan, np.nan
-    if len(draws) == 1 and draws.shape[1] >= 8:
-        # ArviZ compares no single chain with itself, though it halves chains where there are two
-        half = draws.shape[1] // 2
-        rhat = arviz.rhat(draws[0, : 2 * half].reshape(2, half))
-    else:
-        rhat = arviz.rhat(draws)
-    bulk = arviz.ess(draws, method="bulk")
-    tail = arviz.ess(draws, method="tail", prob=(0.05, 0.95))
-    return float(rhat), float(bulk), float(tail)
-
-
-def labeller() -> Any:
-    """Return ArviZ's default labeller."""
-    import arviz
-
-    return arviz.labels.BaseLabeller()
-
-
-def effective_size(draws: np.ndarray) -> float:
-    """Return ArviZ's effective sample size for the mean of one (chain, draw) array."""
-    import arviz
-
-    return float(arviz.ess(draws, method="mean"))
-
-
-def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return ArviZ's Pareto-smoothed log weights, which sum to one, and k-hat.
-
-    Parameters
-    ----------
-    log_ratios : (draws,) array
-        Large where a draw should count much.
-
-    Returns
-    -------
-    tuple of (draws,) array and float
-        k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it
-        is infinite, and the weights are equal, where all ratios are zero.
-    """
-    import arviz
-
-    finite = np.isfinite(log_ratios)
-    if not finite.any():
-        return np.full(log_ratios.size, -np.log(log_ratios.size)), np.inf
-    if np.ptp(log_ratios[finite]) < 1e-6:
-        return np.where(finite, -np.log(finite.sum()), -np.inf), 0.0
-    # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if hasattr(arviz, "psislw"):
-            log_weights, khat = arviz.psislw(log_ratios)
-        else:
-            from arviz_stats.base import array_stats
-
-            # ArviZ 1.x takes the negative of what it smooths, as leave-one-out gives it
-            log_weights, khat = array_stats.psislw(-log_ratios)
-    return np.asarray(log_weights, float), float(khat)
-
-
-def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
-    import arviz
-
-    if _takes_groups_apart(arviz):
-        return arviz.kde(draws, bw_return=True, **options)
-    from arviz_stats.base import array_stats
-
-    grid, density, bandwidth = array_stats.kde(draws, **options)
-    return grid, density, float(bandwidth)
-
-
 def safe_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes in the forms that netCDF and zarr both keep.
 
@@ -304,6 +161,49 @@ def _safe_attr(value: Any) -> Any:
             return None
         return (values or [None])[0] if len(values) < 2 else values
     return None
+
+
+def check_axes(arrays: Mapping[str, Any]) -> None:
+    """Refuse arrays whose first two axes cannot be chains and draws, and names no file can hold.
+
+    Dimensions of arrays have no names, so nothing else tells a matrix of draws by parameters.
+    """
+    check_names(arrays)
+    for name, array in arrays.items():
+        if not hasattr(array, "__array__") and not isinstance(array, list | tuple | Number):
+            continue
+        shape = np.shape(array)
+        if len(shape) > 1 and shape[0] <= shape[1]:
+            continue
+        if len(shape) < 2:
+            raise Refused(
+                f"variable {name}: shape {shape}, but the first two axes are chains and draws. "
+                f"{NO_CHAIN_AXIS}."
+            )
+        raise Refused(
+            f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
+            f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the axes: "
+            f'xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
+        )
+
+
+def check_sizes(name: str, chains: int, draws: int) -> None:
+    """Refuse draws, called `name`, in ten times as many chains, which cannot be meant."""
+    if draws < FEWEST_DRAWS and chains >= FEWEST_DRAWS * max(draws, 1):
+        raise ValueError(
+            f"{name} has {chains} chains of {draws} draws. {NO_CHAIN_AXIS}. If there really are so "
+            "many chains, join some of them."
+        )
+
+
+def check_names(names: Iterable[Any]) -> None:
+    """Refuse names that neither a DataTree nor a file can hold."""
+    if slashed := [str(name) for name in names if "/" in str(name)]:
+        renamed = re.sub(r"\s*/\s*", "_", slashed[0])
+        raise Refused(
+            f'variable {slashed[0]}: a DataTree or a file cannot hold a name with "/". Rename it, '
+            f'to "{renamed}" say, or leave it out.'
+        )
 
 
 def _datatree_groups(tree: xr.DataTree, group: str) -> Groups:

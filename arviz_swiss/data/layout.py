@@ -14,6 +14,7 @@ import xarray as xr
 
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers
+from arviz_swiss.data.selection import select_names
 
 BLOCK_BYTES = 2**20
 
@@ -55,9 +56,14 @@ class Layout(NamedTuple):
 
     def labels(self, labeller: Any = None) -> list[str]:
         """Return the label of every parameter, ArviZ's own unless by another labeller."""
-        make_label = (labeller or containers.labeller()).make_label_flat
+        if labeller is None:
+            import arviz
+
+            labeller = arviz.labels.BaseLabeller()
         return [
-            make_label(variable.name, dict(zip(variable.dims, values, strict=True)), position)
+            labeller.make_label_flat(
+                variable.name, dict(zip(variable.dims, values, strict=True)), position
+            )
             for variable in self.variables
             for position, values in self._elements(variable)
         ]
@@ -225,8 +231,8 @@ def flatten(
     Examples
     --------
     >>> import numpy as np
-    >>> import arviz_swiss as az_swiss
-    >>> flat = az_swiss.flatten({"mu": np.zeros((4, 100)), "beta": np.ones((4, 100, 2))})
+    >>> from arviz_swiss.data import flatten
+    >>> flat = flatten({"mu": np.zeros((4, 100)), "beta": np.ones((4, 100, 2))})
     >>> flat.parameter.values.tolist()
     ['mu', 'beta[0]', 'beta[1]']
     """
@@ -234,7 +240,7 @@ def flatten(
         groups = containers.read(data, group).groups
     containers.check_group(groups, group, "data")
     dataset = groups[group]
-    layout = layout_of(dataset, containers.select_names(dataset, var_names, filter_vars))
+    layout = layout_of(dataset, select_names(dataset, var_names, filter_vars))
     arrays = sample_arrays(dataset, layout)
     chains, draws = arrays[0].shape[:2]
     return xr.DataArray(
@@ -270,9 +276,9 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     Examples
     --------
     >>> import numpy as np
-    >>> import arviz_swiss as az_swiss
+    >>> from arviz_swiss.data import flatten, unflatten
     >>> data = {"mu": np.zeros((4, 100)), "beta": np.ones((4, 100, 2))}
-    >>> az_swiss.unflatten(az_swiss.flatten(data), like=data)["beta"].dims
+    >>> unflatten(flatten(data), like=data)["beta"].dims
     ('chain', 'draw', 'beta_dim_0')
     """
     with containers.reading("like"):

@@ -1,12 +1,62 @@
 """Which variables and elements of a dataset, by ArviZ's var_names, filter_vars and coords."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data import containers
+from arviz_swiss.data.containers import SAMPLE_DIMS
+
+
+def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | None:
+    """Return `var_names` as ArviZ takes it; refuse what neither names nor selects variables."""
+    if filter_vars not in (None, "like", "regex"):
+        raise ValueError(f'filter_vars must be None, "like" or "regex", got {filter_vars!r}.')
+    if isinstance(var_names, Iterable) and not isinstance(var_names, str | bytes | Mapping):
+        var_names = list(var_names)
+    names = var_names if isinstance(var_names, list) else [var_names]
+    if var_names is not None and not all(isinstance(name, str) for name in names):
+        raise TypeError(f"var_names must be a name or a list of names, got {var_names!r}.")
+    if filter_vars == "regex" and var_names is not None:
+        for name in names:
+            try:
+                re.compile(name.removeprefix("~"))
+            except re.error as error:
+                raise ValueError(
+                    f"var_names={name!r} is no regular expression: {error}."
+                ) from error
+    return var_names
+
+
+def select_names(
+    dataset: xr.Dataset, var_names=None, filter_vars=None, where: str = ""
+) -> list[str]:
+    """Return the names that `var_names` and `filter_vars` select, in the dataset's order.
+
+    ValueError, which begins with `where`, if they select none.
+    """
+    var_names = checked_names(var_names, filter_vars)
+    if var_names is None:
+        return list(dataset.data_vars)
+    import arviz
+
+    one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
+    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
+    one_draw.attrs = {}
+    options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
+    try:
+        selected = set(arviz.extract(one_draw, var_names=var_names, **options).data_vars)
+    except KeyError:
+        selected = set()
+    if not selected:
+        found = ", ".join(dataset.data_vars)
+        asked = [var_names] if isinstance(var_names, str) else var_names
+        missing = [name for name in asked if name.removeprefix("~") not in dataset.data_vars]
+        which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
+        raise ValueError(f"{where}var_names={var_names!r}{which}; the variables are {found}.")
+    return [name for name in dataset.data_vars if name in selected]
 
 
 def selected(
@@ -17,7 +67,7 @@ def selected(
 ) -> xr.Dataset:
     """Return the variables and elements that ArviZ's arguments select."""
     check_coords(coords)
-    chosen = dataset[containers.select_names(dataset, var_names, filter_vars)]
+    chosen = dataset[select_names(dataset, var_names, filter_vars)]
     if unknown := [dim for dim in coords or {} if dim not in dataset.dims]:
         raise ValueError(
             f"coords name {', '.join(unknown)}; the dimensions are {', '.join(dataset.dims)}."

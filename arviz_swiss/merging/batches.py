@@ -11,10 +11,10 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data.axes import check_names, check_sizes
-from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.data.containers import SAMPLE_DIMS, Groups, check_names, check_sizes
 from arviz_swiss.data.layout import Layout, layout_of, sample_arrays, with_times_as_stored
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.selection import checked_names, select_names
 from arviz_swiss.merging.checks import check_labels
 from arviz_swiss.merging.labels import choose_labels
 
@@ -146,7 +146,7 @@ def match(
     free : sequence of str, optional
         The variables that are no deterministics; told by the attributes when absent.
     """
-    var_names = containers.checked_names(var_names, filter_vars)
+    var_names = checked_names(var_names, filter_vars)
     first, said = batches[0], _said_local(batches)
     sampled = free if free is not None else first.attrs.get("sampled_variables")
     found = [
@@ -278,7 +278,7 @@ def _parameters(
     local: Collection[str],
 ) -> tuple[list[str], list[str]]:
     """Return the variables to merge and, where something tells, the deterministic ones."""
-    names = containers.select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
+    names = select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
     if sampled is None or (
         var_names is not None and not has_model and not _only_excludes(var_names)
     ):

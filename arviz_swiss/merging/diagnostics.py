@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from arviz_swiss.base.bias import expected_error
+from arviz_swiss.base.gaussian import Gaussian, Moments, correction, precision_bias
 from arviz_swiss.base.heterogeneity import (
     DISAGREE_ALL,
     DISAGREE_ONE,
@@ -19,7 +20,6 @@ from arviz_swiss.base.heterogeneity import (
     scores,
 )
 from arviz_swiss.base.linalg import Spectrum
-from arviz_swiss.base.moments import Moments, Pooled, correction, precision_bias
 from arviz_swiss.data.messages import MergeWarning, brief
 
 SHRINKAGE = 0.02
@@ -58,7 +58,7 @@ class MomentDiagnostics(NamedTuple):
 
 def diagnose_moments(
     batches: Sequence[Moments],
-    pooled: Pooled,
+    pooled: Gaussian,
     spectra: Sequence[Spectrum],
     powers: np.ndarray,
     stands_for: float = 1.0,
@@ -184,7 +184,7 @@ def warn_few_draws(diagnostics: MomentDiagnostics, weights: np.ndarray, covarian
             )
 
 
-def warn_few_prior_draws(prior: Moments, pooled: Pooled, missing_prior: float) -> None:
+def warn_few_prior_draws(prior: Moments, pooled: Gaussian, missing_prior: float) -> None:
     """Warn when few draws of the prior put the merged sds off by over 2%.
 
     Few draws make its precision, of which the pooling takes a multiple, too large.

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.base.linalg import AffineMap, embed
-from arviz_swiss.base.moments import Moments
 from arviz_swiss.data.layout import as_rows, gather_all, move
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.batches import Batch

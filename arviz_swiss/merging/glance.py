@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arviz_swiss.base.moments import Glance
+from arviz_swiss.base.gaussian import Glance
 from arviz_swiss.data.messages import MergeWarning, brief
 from arviz_swiss.merging.batches import Batch
 

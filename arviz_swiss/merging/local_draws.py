@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from arviz_swiss.base.moments import Moments
+from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import as_rows, gather_all
 from arviz_swiss.data.messages import MergeWarning

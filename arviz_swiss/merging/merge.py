@@ -10,7 +10,7 @@ import numpy as np
 from arviz_swiss import methods
 from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import prior_error
-from arviz_swiss.base.moments import Moments, Pooled, pool
+from arviz_swiss.base.gaussian import Gaussian, Moments, pool
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.merging import pack
@@ -307,7 +307,7 @@ def merge(
         return containers.build(groups, container)
 
 
-def _pool(moments: Sequence[Moments], powers: Powers, prior: Moments | None) -> Pooled:
+def _pool(moments: Sequence[Moments], powers: Powers, prior: Moments | None) -> Gaussian:
     try:
         return pool(moments, powers.weights, powers.missing_prior, prior)
     except np.linalg.LinAlgError as error:

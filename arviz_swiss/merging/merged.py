@@ -11,9 +11,8 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import gaussian, linalg
-from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
-from arviz_swiss.base.moments import Moments, Pooled
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data import transforms as bijections
 from arviz_swiss.data.containers import SAMPLE_DIMS, Contents, Groups
@@ -270,12 +269,12 @@ class Merged:
         ]
 
     @cached_property
-    def pooled(self) -> Pooled:
+    def pooled(self) -> Gaussian:
         """The moments that the merge, or `refine`, found for the posterior."""
         covariance = self.maps["pooled_covariance"].values
         precision = linalg.inverse(covariance)
         factor = linalg.cholesky(precision)
-        return Pooled(self.maps["pooled_mean"].values, covariance, precision, factor)
+        return Gaussian(self.maps["pooled_mean"].values, covariance, precision, factor)
 
     @cached_property
     def present_moments(self) -> Gaussian:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from arviz_swiss.base import linalg
-from arviz_swiss.data import containers
+from arviz_swiss.data import statistics
 from arviz_swiss.data.layout import Layout, gather, gather_all, row_blocks
 
 COVARIANCES = ("sample", "corrected", "shrunk", "diagonal")
@@ -75,7 +75,7 @@ def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> fl
         Harmonic mean over the parameters, since the bias goes with one over the effective size.
     """
     squares = _squares(arrays, free, None)
-    sizes = [containers.effective_size(one) for one in squares]
+    sizes = [statistics.effective_size(one) for one in squares]
     total = squares[0].size
     sizes = np.where(np.isfinite(sizes), np.minimum(sizes, total), total)
     return float(1.0 / np.mean(1.0 / sizes))

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
-from arviz_swiss.base.moments import Moments, Pooled
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import dataset_from, parameter_coords
 from arviz_swiss.merging.batches import Batch
@@ -152,7 +152,7 @@ def pack_transform(
     batches: Sequence[Batch],
     moments: Sequence[Moments],
     maps: Sequence[AffineMap] | None,
-    pooled: Pooled,
+    pooled: Gaussian,
     powers: Powers,
     coords: Mapping[str, Any],
 ) -> xr.Dataset:

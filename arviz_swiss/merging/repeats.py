@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from arviz_swiss.base.moments import Moments
+from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import schema
 from arviz_swiss.data.layout import Layout
 from arviz_swiss.merging.batches import Batch, load_arrays

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap, Spectrum
-from arviz_swiss.base.moments import Moments, Pooled
 from arviz_swiss.merging.powers import Powers
 from arviz_swiss.methods.registry import Given, Method
 
@@ -35,7 +35,7 @@ def variance_factors(method: Method, powers: Powers) -> np.ndarray | None:
 
 def rescale(
     moments: Sequence[Moments],
-    pooled: Pooled,
+    pooled: Gaussian,
     spectra: Sequence[Spectrum],
     weights: np.ndarray,
     factors: np.ndarray | None,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arviz_swiss.base.moments import Moments, correction
+from arviz_swiss.base.gaussian import Moments, correction
 from arviz_swiss.data.layout import Layout, as_rows, gather_all
 from arviz_swiss.merging.batches import Batch, Matched, load_arrays, match_to
 from arviz_swiss.merging.checks import (

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import Spectrum
-from arviz_swiss.base.moments import Moments, Pooled
 
 
 class Given(NamedTuple):
@@ -19,7 +19,7 @@ class Given(NamedTuple):
     """
 
     moments: Sequence[Moments]
-    pooled: Pooled
+    pooled: Gaussian
     spectra: Sequence[Spectrum]
     weights: np.ndarray
 

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.checking.discrepancy import check_finite, match_parameters
-from arviz_swiss.data import containers, schema
+from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.data.selection import selected
 from arviz_swiss.merging.merged import Merged, open_merged
@@ -190,7 +190,7 @@ def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], kind: str, line: dict
     for position, rows in enumerate(samples):
         for ax, column in zip(axes, np.ascontiguousarray(rows.T), strict=False):
             if np.ptp(column) > 0:
-                grid, density, _ = containers.kde(column)
+                grid, density, _ = statistics.kde(column)
                 ax.plot(grid, density, label=kind if position == 0 else None, **line)
 
 

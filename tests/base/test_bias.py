@@ -8,7 +8,7 @@ from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base.bias import expected_error, prior_error, skewness_error
-from arviz_swiss.base.moments import Moments, pool
+from arviz_swiss.base.gaussian import Moments, pool
 
 
 def log_rate_moments(counts, exposure):

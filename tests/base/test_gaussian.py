@@ -108,12 +108,3 @@ def test_moments_of_a_mixture():
     whole = np.concatenate(parts)
     np.testing.assert_allclose(found.mean, whole.mean(axis=0))
     np.testing.assert_allclose(found.covariance, np.cov(whole.T, ddof=0))
-
-
-@given(length=st.integers(1, 500), count=st.integers(1, 600), seed=st.integers(0, 1000))
-def test_positions_are_spread_evenly(length, count, seed):
-    found = gaussian.spread_evenly(length, count, np.random.default_rng(seed))
-    assert found.size == min(length, count)
-    assert found[0] >= 0 and found[-1] < length
-    gaps = np.diff(found)
-    assert found.size < 2 or (gaps.min() >= 1 and gaps.max() - gaps.min() <= 1)

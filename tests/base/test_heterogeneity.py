@@ -6,6 +6,7 @@ from scipy.stats import chi2, ttest_ind
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base import linalg
+from arviz_swiss.base.gaussian import Moments, pool
 from arviz_swiss.base.heterogeneity import (
     batch_heterogeneity,
     cochran,
@@ -14,7 +15,6 @@ from arviz_swiss.base.heterogeneity import (
     scores,
     standing_apart,
 )
-from arviz_swiss.base.moments import Moments, pool
 
 MANY = 10**9
 

@@ -113,3 +113,16 @@ def test_shrunk_covariance_tends_to_the_sample_covariance():
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((100_000, 3)) @ np.linalg.cholesky(covariance(0, 3)).T
     np.testing.assert_allclose(linalg.shrunk_covariance(draws), np.cov(draws.T), atol=1e-3)
+
+
+def test_parameters_are_embedded_where_they_lie():
+    rng = np.random.default_rng(0)
+    affine = linalg.AffineMap(rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3))
+    draw = rng.normal(size=3)
+    expected = affine.scale @ (draw - affine.source) + affine.target
+    for free in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        whole = linalg.embed(affine, np.array(free), np.zeros(3))
+        x = np.empty(3)
+        x[free] = draw
+        moved = whole.scale @ (x - whole.source) + whole.target
+        np.testing.assert_allclose(moved[free], expected, rtol=1e-13)

@@ -1,40 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from autoregressive import autoregressive
 from scipy.special import polygamma
 from scipy.stats import chi2
 
 from arviz_swiss.base import stein
-
-
-def autoregressive(rng, correlation, chains, draws, size):
-    """Return standard normal chains in which each draw has this correlation with the one before."""
-    noise = rng.standard_normal((chains, draws, size))
-    for i in range(1, draws):
-        noise[:, i] = correlation * noise[:, i - 1] + np.sqrt(1 - correlation**2) * noise[:, i]
-    return noise
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_effective_sizes_are_those_of_autoregressive_chains(correlation):
-    rng = np.random.default_rng(1)
-    series = autoregressive(rng, correlation, 4, 4000, 20)
-    expected = 16_000 * (1 - correlation) / (1 + correlation)
-    assert stein.effective_sizes(series).mean() == pytest.approx(expected, rel=0.1)
-
-
-@given(seed=st.integers(0, 2**32), chains=st.integers(1, 4), draws=st.integers(1, 9))
-def test_effective_sizes_lie_between_one_and_all(seed, chains, draws):
-    series = np.random.default_rng(seed).standard_normal((chains, draws, 3))
-    series[..., 2] = 1.0
-    found = stein.effective_sizes(series)
-    assert np.all((found >= 1) & (found <= chains * draws))
-
-
-def test_chains_that_disagree_are_worth_little():
-    series = np.random.default_rng(2).standard_normal((4, 100, 1))
-    assert stein.effective_sizes(series + 10 * np.arange(4)[:, None, None])[0] < 10
 
 
 def test_offset_of_draws_from_a_density(random_covariance):

@@ -181,3 +181,12 @@ def test_resampling_is_in_random_order():
     rng = np.random.default_rng(8)
     chosen = weights.resampled(np.full(1000, 1e-3), 1000, rng)
     assert abs(np.corrcoef(chosen, np.arange(1000))[0, 1]) < 0.15
+
+
+@given(length=st.integers(1, 500), count=st.integers(1, 600), seed=st.integers(0, 1000))
+def test_positions_are_spread_evenly(length, count, seed):
+    found = weights.spread_evenly(length, count, np.random.default_rng(seed))
+    assert found.size == min(length, count)
+    assert found[0] >= 0 and found[-1] < length
+    gaps = np.diff(found)
+    assert found.size < 2 or (gaps.min() >= 1 and gaps.max() - gaps.min() <= 1)

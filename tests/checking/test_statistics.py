@@ -7,7 +7,7 @@ import xarray as xr
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base.distances import densities, integrated_absolute
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, statistics
 from arviz_swiss.merging.merged import open_merged
 
 TRANSFORMS = {"sigma": "log", "p": "simplex"}
@@ -107,8 +107,8 @@ def test_shape_is_the_distance_from_the_other_batches(merged, diagnosed):
     opened = open_merged(merged, "posterior")
     rows = [opened.after(position).reshape(-1, 5) for position in range(4)]
     for b in range(4):
-        others = densities(np.concatenate(rows[:b] + rows[b + 1 :]), containers.kde)
-        expected = integrated_absolute(rows[b], others, containers.kde)
+        others = densities(np.concatenate(rows[:b] + rows[b + 1 :]), statistics.kde)
+        expected = integrated_absolute(rows[b], others, statistics.kde)
         np.testing.assert_allclose(diagnostics(diagnosed)["shape"][b], expected, atol=0.01)
 
 

@@ -49,7 +49,7 @@ def test_references_need_a_chain_axis_too():
     with pytest.raises(ValueError, match=r"reference .*variable beta: shape \(1000, 3\)"):
         az_swiss.discrepancy(data, {"beta": columns(rng)})
     with pytest.raises(ValueError, match=r"data .*variable beta: shape \(1000, 3\)"):
-        az_swiss.flatten({"beta": columns(rng)})
+        az_swiss.data.flatten({"beta": columns(rng)})
 
 
 def test_more_chains_than_draws_can_be_said_by_names():

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, statistics
 
 ARVIZ_0 = containers.native_kind() == "InferenceData"
 
@@ -144,14 +144,14 @@ def test_plots_that_need_what_a_merge_drops(merged):
 
 
 def test_ratios_that_are_equal_or_zero_have_no_tail():
-    log_weights, khat = containers.pareto_smoothed(np.full(50, 3.0))
+    log_weights, khat = statistics.pareto_smoothed(np.full(50, 3.0))
     assert khat == 0
     np.testing.assert_allclose(np.exp(log_weights), 1 / 50)
     some = np.where(np.arange(50) < 10, -np.inf, 3.0)
-    log_weights, khat = containers.pareto_smoothed(some)
+    log_weights, khat = statistics.pareto_smoothed(some)
     assert khat == 0
     np.testing.assert_allclose(np.exp(log_weights), np.repeat([0, 1 / 40], [10, 40]))
-    log_weights, khat = containers.pareto_smoothed(np.full(50, -np.inf))
+    log_weights, khat = statistics.pareto_smoothed(np.full(50, -np.inf))
     assert khat == np.inf
     np.testing.assert_allclose(np.exp(log_weights), 1 / 50)
 

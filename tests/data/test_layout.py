@@ -24,32 +24,32 @@ def dataset_of(shapes, dtype=float, chains=2, draws=5):
 @given(SHAPES, st.sampled_from([np.float32, np.float64]))
 def test_unflatten_undoes_flatten(shapes, dtype):
     dataset = dataset_of(shapes, dtype)
-    flat = az_swiss.flatten(dataset)
+    flat = az_swiss.data.flatten(dataset)
     assert flat.sizes["parameter"] == sum(int(np.prod(shape, dtype=int)) for shape in shapes)
-    back = az_swiss.unflatten(flat, like=dataset)
+    back = az_swiss.data.unflatten(flat, like=dataset)
     xr.testing.assert_equal(back, dataset)
     assert {array.dtype for array in back.data_vars.values()} == {np.dtype(dtype)}
 
 
 def test_unflatten_goes_by_label():
     dataset = dataset_of([[3], []])
-    flat = az_swiss.flatten(dataset)
+    flat = az_swiss.data.flatten(dataset)
     turned = flat.isel(parameter=slice(None, None, -1))
-    xr.testing.assert_equal(az_swiss.unflatten(turned, like=dataset), dataset)
+    xr.testing.assert_equal(az_swiss.data.unflatten(turned, like=dataset), dataset)
     with pytest.raises(ValueError, match=r"Missing: v0\[0\]; not in like: none"):
-        az_swiss.unflatten(flat.isel(parameter=slice(1, None)), like=dataset)
+        az_swiss.data.unflatten(flat.isel(parameter=slice(1, None)), like=dataset)
     with pytest.raises(ValueError, match="like has no variable v1, which flat has"):
-        az_swiss.unflatten(flat, like=dataset.drop_vars("v1"))
+        az_swiss.data.unflatten(flat, like=dataset.drop_vars("v1"))
 
 
 def test_flatten_of_what_is_not_there():
     dataset = dataset_of([[3], []])
     with pytest.raises(ValueError, match='data has no group "prior"; its groups are: posterior'):
-        az_swiss.flatten({"posterior": {"mu": np.zeros((2, 5))}}, group="prior")
+        az_swiss.data.flatten({"posterior": {"mu": np.zeros((2, 5))}}, group="prior")
     with pytest.raises(ValueError, match="no mu; the variables are v0, v1"):
-        az_swiss.flatten(dataset, var_names="mu")
+        az_swiss.data.flatten(dataset, var_names="mu")
     with pytest.raises(ValueError, match="selects nothing"):
-        az_swiss.flatten(dataset, var_names=["~v0", "~v1"])
+        az_swiss.data.flatten(dataset, var_names=["~v0", "~v1"])
 
 
 def test_labels_are_arvizs(to_container):
@@ -64,23 +64,23 @@ def test_labels_are_arvizs(to_container):
         coords={"chain": [0, 1], "draw": np.arange(50), "term": ["a", "b", "c"]}
         | {"row": [3, 5], "col": ["y", "z"], "at": [0.5, 1.25]},
     )
-    labels = az_swiss.flatten(dataset).parameter.values.tolist()
+    labels = az_swiss.data.flatten(dataset).parameter.values.tolist()
     assert labels == list(az.summary(to_container(dataset)).index)
     assert labels[:2] + labels[4:6] == ["mu", "beta[a]", "m[3, y]", "m[3, z]"]
 
 
 def test_var_names_select_as_in_arviz():
     dataset = dataset_of([[], [2], []])
-    assert az_swiss.flatten(dataset, var_names="~v1").sizes["parameter"] == 2
-    flat = az_swiss.flatten(dataset, var_names=["v"], filter_vars="like")
+    assert az_swiss.data.flatten(dataset, var_names="~v1").sizes["parameter"] == 2
+    flat = az_swiss.data.flatten(dataset, var_names=["v"], filter_vars="like")
     assert flat.sizes["parameter"] == 4
 
 
 def test_order_of_dims_does_not_matter():
     dataset = dataset_of([[2, 3]])
     turned = dataset.transpose("d0_1", "draw", "d0_0", "chain")
-    straight = az_swiss.flatten(dataset)
-    by_label = az_swiss.flatten(turned).sel(
+    straight = az_swiss.data.flatten(dataset)
+    by_label = az_swiss.data.flatten(turned).sel(
         parameter=[f"v0[{j}, {i}]" for i in range(2) for j in range(3)]
     )
     np.testing.assert_array_equal(by_label.values, straight.values)

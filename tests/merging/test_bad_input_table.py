@@ -115,6 +115,7 @@ def names(tmp_path_factory, exact_draws):
     (folder / "text.nc").write_text("not a file of draws")
     return {
         **{name: getattr(az_swiss, name) for name in az_swiss.__all__},
+        **{name: getattr(az_swiss.data, name) for name in az_swiss.data.__all__},
         **{"np": np, "pd": pd, "xr": xr, "rng": rng, "folder": folder},
         **{"spoiled": spoiled, "with_value": with_value, "batches": batches, "merged": merged},
         **{"batch": batches["north"], "listed": list(batches.values()), "container": container},

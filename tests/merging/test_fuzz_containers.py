@@ -298,7 +298,7 @@ def matrix(found, keys):
 
 def places_of(record, draws, found):
     """Return the merged elements in the record's order, known by their draws, not their names."""
-    flat = az_swiss.flatten(draws).sel(parameter=record["parameter"].values)
+    flat = az_swiss.data.flatten(draws).sel(parameter=record["parameter"].values)
     keys = []
     for column in np.moveaxis(flat.transpose(*SAMPLE, "parameter").values, -1, 0):
         (same_draws,) = [key for key, own in found.items() if np.array_equal(own, column)]

@@ -64,7 +64,7 @@ def owners_of(merged):
 
 
 def flat(posterior):
-    return az_swiss.flatten(posterior[["mu", "z"]]).values.reshape(-1, 1 + BATCHES * GROUPS)
+    return az_swiss.data.flatten(posterior[["mu", "z"]]).values.reshape(-1, 1 + BATCHES * GROUPS)
 
 
 @pytest.mark.parametrize("method", ["swiss", "recentre", "consensus", "location_scatter"])

@@ -132,7 +132,7 @@ def test_draws_have_the_pooled_moments_for_all_shapes(seed, batches, shapes, dty
     merged = az_swiss.merge(idatas, kind="inflated")
     posterior = merged["posterior"]
     assert all(posterior[f"v{k}"].dtype == dtype for k in range(len(shapes)))
-    flat = az_swiss.flatten(merged).values
+    flat = az_swiss.data.flatten(merged).values
     tolerance = 1e-10 if dtype == np.float64 else 3e-5
     pooled = merged["swiss_transform"]
     for batch in range(batches):
@@ -159,7 +159,7 @@ def test_fifty_variables_have_the_pooled_moments(batches, dtype, seed):
     merged = az_swiss.merge(idatas, kind="inflated")
     assert list(merged["posterior"].data_vars) == names
     assert {array.dtype for array in merged["posterior"].data_vars.values()} == {np.dtype(dtype)}
-    draws = az_swiss.flatten(merged).values
+    draws = az_swiss.data.flatten(merged).values
     pooled = merged["swiss_transform"]
     sds = np.sqrt(np.diag(pooled["pooled_covariance"]))
     # single precision keeps six digits of a mean that may be some 50 sds from zero
@@ -585,8 +585,8 @@ def test_deterministics_are_told_by_sampled_variables():
     rng = np.random.default_rng(0)
     batches = []
     for _ in range(3):
-        posterior = az_swiss.unflatten(
-            az_swiss.flatten({"a": rng.standard_normal((2, 100))}),
+        posterior = az_swiss.data.unflatten(
+            az_swiss.data.flatten({"a": rng.standard_normal((2, 100))}),
             like={"a": np.zeros((2, 100))},
         )
         posterior["double"] = 2 * posterior["a"]

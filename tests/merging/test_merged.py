@@ -21,8 +21,10 @@ TAKE_MERGED = {
 TAKE_DRAWS = {
     "discrepancy, merged": lambda data: az_swiss.discrepancy(data, {"x": np.ones((2, 50))}),
     "discrepancy, reference": lambda data: az_swiss.discrepancy({"x": np.ones((2, 50))}, data),
-    "flatten": az_swiss.flatten,
-    "unflatten": lambda data: az_swiss.unflatten(az_swiss.flatten({"x": np.ones((2, 5))}), data),
+    "flatten": az_swiss.data.flatten,
+    "unflatten": lambda data: az_swiss.data.unflatten(
+        az_swiss.data.flatten({"x": np.ones((2, 5))}), data
+    ),
 }
 
 
@@ -110,7 +112,7 @@ TAKE_NAMES = {
     "plot_shift": lambda batches, merged, **names: az_swiss.plot_shift(merged, **names),
     "plot_maps": lambda batches, merged, **names: az_swiss.plot_maps(merged, **names),
     "discrepancy": lambda batches, merged, **names: az_swiss.discrepancy(merged, merged, **names),
-    "flatten": lambda batches, merged, **names: az_swiss.flatten(merged, **names),
+    "flatten": lambda batches, merged, **names: az_swiss.data.flatten(merged, **names),
 }
 
 

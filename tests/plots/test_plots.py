@@ -12,7 +12,7 @@ from matplotlib import pyplot
 from scipy.stats import norm
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, statistics
 from arviz_swiss.plots import style
 
 
@@ -85,12 +85,12 @@ def test_batches_a_pair_shares_a_row(parameters):
 def test_batches_lines_are_the_densities(merged):
     before, after = az_swiss.plot_batches(merged, var_names="sigma")[0]
     original = list(az_swiss.subposteriors(merged).values())[2]["posterior"]["sigma"].values
-    grid, density, _ = containers.kde(original.ravel())
+    grid, density, _ = statistics.kde(original.ravel())
     np.testing.assert_allclose(before.lines[2].get_xdata(), grid, rtol=1e-8)
     np.testing.assert_allclose(before.lines[2].get_ydata(), density, rtol=1e-6)
-    grid, density, _ = containers.kde(merged["posterior"]["sigma"].values[4:6].ravel())
+    grid, density, _ = statistics.kde(merged["posterior"]["sigma"].values[4:6].ravel())
     np.testing.assert_allclose(after.lines[2].get_ydata(), density)
-    grid, density, _ = containers.kde(merged["posterior"]["sigma"].values.ravel())
+    grid, density, _ = statistics.kde(merged["posterior"]["sigma"].values.ravel())
     for ax in (before, after):
         np.testing.assert_allclose(ax.lines[-1].get_xdata(), grid)
         np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
@@ -102,7 +102,7 @@ def test_batches_reference_is_drawn_too(merged):
     ax = az_swiss.plot_batches(
         merged, var_names="beta", coords={"side": "right"}, reference=reference
     )[0, 1]
-    _, density, _ = containers.kde(reference["beta"].values[..., 1].ravel())
+    _, density, _ = statistics.kde(reference["beta"].values[..., 1].ravel())
     np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
     assert ax.lines[-1].get_linestyle() == "--"
     assert ax.lines[-1].get_label() == "reference"
@@ -113,7 +113,7 @@ def test_batches_reference_is_matched_by_label(merged):
     shuffled = reference.isel(side=[1, 0]).transpose("side", ...)
     axes = az_swiss.plot_batches(merged, var_names="beta", reference=shuffled)
     for side, ax in enumerate(axes[:, 0]):
-        _, density, _ = containers.kde(reference["beta"].values[..., side].ravel())
+        _, density, _ = statistics.kde(reference["beta"].values[..., side].ravel())
         np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
     with pytest.raises(ValueError, match=r"the reference has no beta\[left\]"):
         az_swiss.plot_batches(merged, reference=reference.sel(side=["right"]))

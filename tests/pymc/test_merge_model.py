@@ -10,7 +10,7 @@ from matplotlib import pyplot
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
 from arviz_swiss.correcting.refine import space_for_models
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, statistics
 from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.pymc.density import ModelDensity
 
@@ -301,13 +301,13 @@ def test_batches_are_drawn_with_the_model_and_without():
     merged = az_swiss.merge(batches, model=model, kind="inflated")
     without = az_swiss.plot_batches(merged)
     assert [ax.get_title() for ax in without[:, 0]] == ["mu", "sigma (unconstrained)"]
-    grid, density, _ = containers.kde(np.log(batches[1]["sigma"]).ravel())
+    grid, density, _ = statistics.kde(np.log(batches[1]["sigma"]).ravel())
     np.testing.assert_allclose(without[1, 0].lines[1].get_xdata(), grid, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(without[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
 
     drawn = az_swiss.plot_batches(merged, model=model, reference=batches[0])
     assert [ax.get_title() for ax in drawn[:, 0]] == ["mu", "sigma"]
-    grid, density, _ = containers.kde(batches[1]["sigma"].ravel())
+    grid, density, _ = statistics.kde(batches[1]["sigma"].ravel())
     np.testing.assert_allclose(drawn[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
 
     with pytest.raises(ValueError, match=r"sigma: merged in a model's .*Pass the model as model="):
@@ -321,7 +321,7 @@ def test_elements_are_chosen_without_the_model_too():
     merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
     axes = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"})
     assert [ax.get_title() for ax in axes[:, 0]] == ["u[b] (unconstrained)"]
-    _, density, _ = containers.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
+    _, density, _ = statistics.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
     np.testing.assert_allclose(axes[0, 0].lines[1].get_ydata(), density, rtol=1e-4)
     pyplot.close("all")
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import kurtosis, norm
 
-from arviz_swiss.base.shapes import excess_kurtosis, valley, valleys
+from arviz_swiss.base.distances import excess_kurtosis, valley, valleys
 from arviz_swiss.checking.statistics import VALLEY
-from arviz_swiss.data import containers
+from arviz_swiss.data import statistics
 
 
 def test_excess_kurtosis_is_scipys():
@@ -39,7 +39,7 @@ def test_few_stray_draws_are_no_mode():
 
 def test_samples_of_one_mode_stay_below_the_threshold():
     sample = np.random.default_rng(0).standard_normal((400, 40))
-    assert valleys(sample, containers.kde).max() < 0.25
+    assert valleys(sample, statistics.kde).max() < 0.25
 
 
 # Long tails: ripples that a density estimate has there are no modes.
@@ -57,7 +57,7 @@ def test_samples_of_one_mode_stay_below_the_threshold():
 @pytest.mark.parametrize("draws", [400, 1000, 4000])
 def test_long_tails_have_one_mode(make, draws):
     sample = make(np.random.default_rng(0), (draws, 40))
-    assert valleys(sample, containers.kde).max() < VALLEY
+    assert valleys(sample, statistics.kde).max() < VALLEY
 
 
 def test_ripples_beside_two_modes_do_not_hide_them():

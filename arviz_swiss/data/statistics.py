@@ -1,0 +1,100 @@
+"""Statistics of whichever ArviZ is installed, of arrays and Datasets of draws."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.data.containers import SAMPLE_DIMS
+
+
+def summary(dataset: xr.Dataset) -> Any:
+    """Return ArviZ's summary table of draws, not rounded."""
+    import arviz
+
+    # A constant has no R-hat.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return arviz.summary(_with_dims_of_their_own(dataset), round_to="none")
+
+
+def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:
+    """Return the dataset with no dimension shared by two variables, chain and draw aside.
+
+    ArviZ 1.x lays out all variables' values in one common order of dimensions, but labels them in
+    each variable's own: where the orders differ, rows carry the values of other elements.
+    """
+    arrays = {}
+    for number, (name, array) in enumerate(dataset.data_vars.items()):
+        dims = [dim for dim in array.dims if dim not in SAMPLE_DIMS]
+        kept = array.reset_coords([c for c in array.coords if c not in array.dims], drop=True)
+        arrays[name] = kept.rename({d: f"swiss_{number}_{axis}" for axis, d in enumerate(dims)})
+    return xr.Dataset(arrays)
+
+
+def convergence(draws: np.ndarray) -> tuple[float, float, float]:
+    """Return ArviZ's R-hat, bulk and tail effective sample sizes of one (chain, draw) array."""
+    import arviz
+
+    if draws.shape[1] < 4:
+        return np.nan, np.nan, np.nan
+    if len(draws) == 1 and draws.shape[1] >= 8:
+        # ArviZ compares no single chain with itself, though it halves chains where there are two
+        half = draws.shape[1] // 2
+        rhat = arviz.rhat(draws[0, : 2 * half].reshape(2, half))
+    else:
+        rhat = arviz.rhat(draws)
+    bulk = arviz.ess(draws, method="bulk")
+    tail = arviz.ess(draws, method="tail", prob=(0.05, 0.95))
+    return float(rhat), float(bulk), float(tail)
+
+
+def effective_size(draws: np.ndarray) -> float:
+    """Return ArviZ's effective sample size for the mean of one (chain, draw) array."""
+    import arviz
+
+    return float(arviz.ess(draws, method="mean"))
+
+
+def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return ArviZ's Pareto-smoothed log weights, which sum to one, and k-hat.
+
+    Parameters
+    ----------
+    log_ratios : (draws,) array
+        Large where a draw should count much.
+
+    Returns
+    -------
+    tuple of (draws,) array and float
+        k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it
+        is infinite, and the weights are equal, where all ratios are zero.
+    """
+    import arviz
+
+    finite = np.isfinite(log_ratios)
+    if not finite.any():
+        return np.full(log_ratios.size, -np.log(log_ratios.size)), np.inf
+    if np.ptp(log_ratios[finite]) < 1e-6:
+        return np.where(finite, -np.log(finite.sum()), -np.inf), 0.0
+    # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if hasattr(arviz, "psislw"):
+            log_weights, khat = arviz.psislw(log_ratios)
+        else:
+            from arviz_stats.base import array_stats
+
+            # ArviZ 1.x takes the negative of what it smooths, as leave-one-out gives it
+            log_weights, khat = array_stats.psislw(-log_ratios)
+    return np.asarray(log_weights, float), float(khat)
+
+
+def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
+    import arviz
+
+    if hasattr(arviz, "kde"):
+        return arviz.kde(draws, bw_return=True, **options)
+    from arviz_stats.base import array_stats
+
+    grid, density, bandwidth = array_stats.kde(draws, **options)
+    return grid, density, float(bandwidth)
