@@ -17,14 +17,21 @@ from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.diagnostics import (
+    SAY_KIND,
+    describe_doubt,
+    describe_guess,
+    describe_prior_error,
+    doubt_kind,
+)
+from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.warn import (
     AVOID_PRIOR,
     MOST_SHRUNK,
     SHRINKAGE,
-    describe_prior_error,
+    SkewAdvice,
+    advise_skewed,
+    suggest_transforms,
 )
-from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, suggest_transforms
-from arviz_swiss.merging.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
-from arviz_swiss.merging.merged import Merged
 
 FEW_EFFECTIVE = 100
 WIDE = 3.0

@@ -7,13 +7,15 @@ the processor's cache: xarray's stacking takes 30 times longer and cannot be und
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers
+from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import select_names
 
 BLOCK_BYTES = 2**20
@@ -291,9 +293,12 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     if unknown := sorted(named - set(dataset.data_vars)):
         raise ValueError(f"like has no variable {', '.join(unknown)}, which flat has.")
     layout = layout_of(dataset, [name for name in dataset.data_vars if name in named])
-    labels, found = layout.labels(), flat["parameter"].values.tolist()
-    if found != labels:
-        flat = flat.isel(parameter=_positions(labels, found))
+    wanted, labels = layout.labels(), flat["parameter"].values.tolist()
+    positions = positions_of(wanted, labels)
+    if positions is None:
+        _refuse_elements(wanted, labels)
+    if labels != wanted:
+        flat = flat.isel(parameter=positions)
     values = flat.transpose(*containers.SAMPLE_DIMS, "parameter").values
     chains, draws = values.shape[:2]
     arrays = {
@@ -306,18 +311,28 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     return dataset_from(arrays, layout, coords)
 
 
-def _positions(labels: Sequence[str], found: Sequence[str]) -> list[int]:
-    """Return where each label is found; refuse a set of labels that is not the same."""
-    place = {label: position for position, label in enumerate(found)}
-    if len(found) != len(labels) or set(place) != set(labels):
-        missing = [label for label in labels if label not in place]
-        extra = [label for label in found if label not in set(labels)]
-        raise ValueError(
-            "flat does not hold every parameter of its variables once. "
-            f"Missing: {', '.join(missing[:8]) or 'none'}; not in like: "
-            f"{', '.join(extra[:8]) or 'none'}. Select after unflatten instead of before."
-        )
-    return [place[label] for label in labels]
+def positions_of(
+    wanted: Sequence[Any] | pd.Index, labels: Sequence[Any] | pd.Index
+) -> np.ndarray | None:
+    """Return where each wanted label is; None unless the labels are the wanted ones, each once."""
+    expected, present = pd.Index(wanted), pd.Index(labels)
+    if expected.equals(present):
+        return np.arange(len(present))
+    if len(expected) != len(present) or not (expected.is_unique and present.is_unique):
+        return None
+    positions = present.get_indexer(expected)
+    return None if (positions < 0).any() else positions
+
+
+def _refuse_elements(wanted: Sequence[str], labels: Sequence[str]) -> NoReturn:
+    known, present = set(wanted), set(labels)
+    missing = [label for label in wanted if label not in present]
+    extra = [label for label in labels if label not in known]
+    raise ValueError(
+        "flat does not hold every parameter of its variables once. "
+        f"Missing: {brief(missing, 8) or 'none'}; not in like: {brief(extra, 8) or 'none'}. Select "
+        "after unflatten instead of before."
+    )
 
 
 def parameter_coords(layout: Layout) -> dict[str, Any]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import arviz_swiss as az_swiss
-from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, glance
+from arviz_swiss.merging.moments import glance
+from arviz_swiss.merging.warn import SkewAdvice, advise_skewed
 
 BATCHES = 20
 

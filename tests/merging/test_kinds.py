@@ -8,7 +8,7 @@ from scipy.stats import chi2
 
 import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
-from arviz_swiss.merging import kinds
+from arviz_swiss.merging import diagnostics as kinds
 
 SIZE, ROWS = 10, 200
 PRIOR_SD = 3.0

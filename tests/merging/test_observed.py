@@ -1,7 +1,7 @@
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.merging.observed import summarise_observed, summary
+from arviz_swiss.merging.origin import summarise_observed, summary
 
 
 def test_counts_means_and_sds_are_those_of_what_is_there():

@@ -8,7 +8,7 @@ import xarray as xr
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
 from arviz_swiss.data import containers
-from arviz_swiss.merging.joining import order_of
+from arviz_swiss.merging.join import order_of
 
 
 def rows_of(values, labels=None):
