@@ -148,17 +148,12 @@ def make_draws(
     frame: Frame,
     moments: Sequence[Moments],
     factors: np.ndarray | None,
-    combine: Callable,
+    combine: Callable[..., np.ndarray],
 ) -> Draws:
     """Make new draws from all batches' draws, as many as the smallest batch has.
 
-    Parameters
-    ----------
-    factors : array, optional
-        What each batch's covariance is multiplied by, by rescaling its draws about their mean.
-    combine : callable
-        Takes `draws`, the (batch, chain, draw, parameter) array, and returns (chain, draw,
-        parameter).
+    Each batch's draws are rescaled about their mean, which multiplies its covariance by its factor.
+    `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
     chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
     if any(batch.sizes != (chains, length) for batch in batches):

@@ -1,7 +1,7 @@
 """What the batches hold beside their draws, put together again: data, the samplers' statistics."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,8 +36,9 @@ def order_of(indices: Sequence[pd.Index], wanted: Sequence[Any] | None = None) -
     data's are, if there are enough of them that chance would not do it, or if they are 0, 1, ...
     """
     labels = indices[0].append(list(indices[1:]))
-    if wanted is not None and (wanted := pd.Index(wanted)).is_unique:
-        places = wanted.get_indexer(labels)
+    known = None if wanted is None else pd.Index(wanted)
+    if known is not None and known.is_unique:
+        places = known.get_indexer(labels)
         if (places >= 0).all():
             return Order(np.argsort(places, kind="stable"), True)
     try:
@@ -196,7 +197,7 @@ def _number_elements(
     )
 
 
-def _is_default(array: xr.DataArray, dim: str) -> bool:
+def _is_default(array: xr.DataArray, dim: Hashable) -> bool:
     return array.get_index(dim).equals(pd.RangeIndex(array.sizes[dim]))
 
 
@@ -212,7 +213,7 @@ def _dim_to_join(arrays: Sequence[xr.DataArray]) -> str | None:
         return None
     (dim,) = differing
     labels = [array.get_index(dim) for array in arrays]
-    return dim if labels[0].append(labels[1:]).is_unique else None
+    return str(dim) if labels[0].append(labels[1:]).is_unique else None
 
 
 def _join_stats(batches: Sequence[Batch], draws: Draws) -> xr.Dataset | None:

@@ -143,6 +143,8 @@ def numbers_of(labels: Sequence[str]) -> list[int] | None:
 def renumbered(labels: Sequence[str], number: int) -> str:
     """Return a label like these with another number, filled with zeros to the first's width."""
     (first, *_), place = _split(labels)
+    if place is None:
+        raise ValueError(f"no number tells {describe(labels)} apart")
     return "".join([*first[:place], str(number).zfill(len(first[place])), *first[place + 1 :]])
 
 

@@ -147,14 +147,14 @@ def restore_local_space(
         return LocalTransforms(transforms.restore(maps.attrs[schema.TRANSFORMS], choices))
     free = [variable.name for variable in required(model).free_RVs]
     axes = {
-        name: list(array.attrs["dims"]).index(array.attrs["dim"]) - len(SAMPLE_DIMS)
+        str(name): list(array.attrs["dims"]).index(array.attrs["dim"]) - len(SAMPLE_DIMS)
         for name, array in maps.data_vars.items()
         if name in free
     }
     space = batch_space(
         model,
         axes,
-        [name for name in draws.data_vars if name not in maps],
+        [str(name) for name in draws.data_vars if name not in maps],
         untransformed=[name for name in axes if name not in moved],
         deterministics=list(through.values()),
     )

@@ -11,7 +11,7 @@ the mean linear in theta: e where the data tell it, z where they do not.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -240,7 +240,7 @@ def _better_lines(
                     gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
                 gains[-1][name, image] = gain
     total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
-    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.get)
+    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.__getitem__)
     return dict(best)
 
 
@@ -308,7 +308,7 @@ def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Ar
         for name, values in out.items()
     }
     used = {dim for dims, *_ in data.values() for dim in dims}
-    coords = {}
+    coords: dict[Hashable, Any] = {}
     for name, coord in first.coords.items():
         if not set(coord.dims) & set(sides) and coord.dims and set(coord.dims) <= used:
             coords |= {} if set(coord.dims) & set(containers.SAMPLE_DIMS) else {name: coord}
@@ -318,7 +318,7 @@ def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Ar
     return xr.Dataset(data, coords=coords)
 
 
-def _joined_coord(batches: Sequence[Batch], name: str, side: Side) -> dict[str, Any]:
+def _joined_coord(batches: Sequence[Batch], name: Hashable, side: Side) -> dict[Hashable, Any]:
     """Return a further coordinate of the elements, if all batches have it."""
     coords = [batch.draws.coords[name] for batch in batches if name in batch.draws.coords]
     dims = coords[0].dims

@@ -259,8 +259,9 @@ def _indexers(first: Batch, batch: Batch, names: Sequence[str]) -> dict[str, np.
     indexers = {}
     for dim in _union(own_dims(batch, name) for name in names):
         expected, present = _index(first, dim), _index(batch, dim)
-        if not expected.equals(present):
-            indexers[dim] = positions_of(expected, present)
+        positions = None if expected.equals(present) else positions_of(expected, present)
+        if positions is not None:
+            indexers[dim] = positions
     return indexers
 
 

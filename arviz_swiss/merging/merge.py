@@ -201,7 +201,7 @@ def merge(
     See Also
     --------
     subposteriors : undo the merge
-    compare : merge by several methods, and compare them
+    compare_methods : merge by several methods, and compare them
 
     Notes
     -----
@@ -254,10 +254,12 @@ def merge(
         else:
             combine = partial(recipe.combine, given, rng=generator(random_seed), **options)
             draws = make_draws(flat.batches, flat.frame, summary.moments, factors, combine)
-        groups = _pack(flat, kept, summary, draws, covariance)
-        groups[group].attrs[schema.METHOD] = method
-        if factors is not None:
-            groups[group].attrs[schema.RESCALED] = f"from {kept.powers.kind} to {recipe.expects}"
+        attrs = _attrs(recipe, kept, is_rescaled=factors is not None)
+        groups = _pack(flat, kept.powers, summary, draws, attrs)
+        groups[schema.TRANSFORM].attrs = {
+            schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
+            schema.KIND_FROM: kept.powers.kind_from,
+        }
         return containers.build(groups, container)
 
 
@@ -270,7 +272,9 @@ def _keep(batches: Sequence[Batch], drop: Any, powers: Powers) -> Kept:
     return Kept(kept, keep(powers, positions), dropped)
 
 
-def _flatten(matched: Matched, powers: Powers, transforms: Any, model: Any) -> Flat:
+def _flatten(
+    matched: Matched, powers: Powers, transforms: Mapping[str, Any] | None, model: Any
+) -> Flat:
     """Find the space of the merge, and the order of its parameters."""
     # Inflating changes the distribution of local variables given the shared ones.
     local = find_local(matched, model) if powers.kind != "inflated" else {}
@@ -288,13 +292,15 @@ def _summarise(
     moments = [summarise(batch, flat.frame, covariance) for batch in flat.batches]
     if flat.frame.first.group != schema.PRIOR:
         check_distinct(flat.batches, moments, flat.frame.constrained)
-    prior, prior_draws = summarise_prior(priors, flat.frame, covariance) if priors else (None, None)
+    prior = prior_draws = None
+    if priors:
+        prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
     pooled = pool_batches(moments, powers, prior)
     spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
     diagnostics = diagnose_moments(
         moments, pooled, spectra, powers.likelihood, powers.stands_for, alone=prior is None
     )
-    if prior is not None:
+    if prior is not None and prior_draws is not None:
         error = prior_error(prior_draws, prior, pooled, powers.missing_prior)
         diagnostics = diagnostics._replace(prior_error=error)
     return Summary(moments, prior, pooled, spectra, diagnostics)
@@ -322,20 +328,29 @@ def _warn(
     warn.warn_poor_batches(flat.batches, glances, flat.frame, powers.kind, recipe.any_shape)
 
 
-def _pack(flat: Flat, kept: Kept, summary: Summary, draws: Draws, covariance: Estimator) -> Groups:
+def _attrs(recipe: Method, kept: Kept, is_rescaled: bool) -> dict[str, Any]:
+    """Return what the merged draws say of the merge."""
+    attrs: dict[str, Any] = {schema.METHOD: recipe.name, schema.KIND: kept.powers.kind}
+    if is_rescaled:
+        attrs[schema.RESCALED] = f"from {kept.powers.kind} to {recipe.expects}"
+    if kept.dropped:
+        attrs |= {schema.DROPPED: kept.dropped, schema.STANDS_FOR: describe_rest(kept.powers)}
+    return attrs
+
+
+def _pack(
+    flat: Flat, powers: Powers, summary: Summary, draws: Draws, attrs: dict[str, Any]
+) -> Groups:
     """Return the groups of the merged object, local variables and data beside the draws."""
-    batches, frame, powers = flat.batches, flat.frame, kept.powers
+    batches, frame = flat.batches, flat.frame
     beside = _move_beside(flat, summary, draws)
     joined = join_groups(batches, draws, flat.coords, set(flat.local.values()))
-    attrs: dict[str, Any] = {schema.KIND: powers.kind}
     if joined.left_out:
         attrs[schema.LEFT_OUT] = ", ".join(joined.left_out)
     if flat.local:
         attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in flat.local)
     if unordered := [*joined.unordered, *(beside.unordered if beside else ())]:
         attrs[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
-    if kept.dropped:
-        attrs |= {schema.DROPPED: kept.dropped, schema.STANDS_FOR: describe_rest(powers)}
     groups = pack.pack_draws(draws, frame, batches[0], attrs)
     groups = pack.add_joined(groups, joined.groups, draws)
     if beside is not None:
@@ -345,10 +360,6 @@ def _pack(flat: Flat, kept: Kept, summary: Summary, draws: Draws, covariance: Es
     maps = pack.pack_transform(
         batches, summary.moments, draws.maps, summary.pooled, powers, coords | elements
     )
-    maps.attrs = {
-        schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
-        schema.KIND_FROM: powers.kind_from,
-    }
     diagnostics = pack.pack_diagnostics(summary.diagnostics, coords)
     return {**groups, schema.TRANSFORM: maps, schema.DIAGNOSTICS: diagnostics}
 

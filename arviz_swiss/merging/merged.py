@@ -117,7 +117,7 @@ class Merged:
     @property
     def transformed(self) -> list[str]:
         """Variables that were merged on another scale than their own."""
-        return list(self.groups.get(schema.unconstrained(self.group), ()))
+        return [str(name) for name in self.groups.get(schema.unconstrained(self.group), ())]
 
     @property
     def is_moved(self) -> bool:
@@ -301,7 +301,7 @@ class Merged:
     def positions(self, var_names=None, filter_vars=None, coords=None) -> np.ndarray:
         """Return the positions of the parameters that ArviZ's arguments select."""
         dataset = self.select(var_names, filter_vars, coords)
-        wanted = set(layout_of(dataset, list(dataset.data_vars)).labels())
+        wanted = set(layout_of(dataset, [str(name) for name in dataset.data_vars]).labels())
         positions = [at for at, label in enumerate(self.parameters) if label in wanted]
         if not positions:
             raise ValueError(f"var_names={var_names!r}: only constants are selected.")
@@ -337,7 +337,7 @@ class Merged:
         }
         images = self.images.isel(few)
         known = images if space.name == MODEL else images[list(space.transforms)]
-        back = space.backward({name: known[name].values for name in known.data_vars})
+        back = space.backward({str(name): array.values for name, array in known.data_vars.items()})
         for name in space.transforms:
             own = self.draws[name].isel(few).values
             units = self.draws[name].std(SAMPLE_DIMS).values

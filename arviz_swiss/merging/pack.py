@@ -115,11 +115,8 @@ def pack_transform(
     }
     if (sizes := batch_sizes(batches)) is not None:
         data["size"] = ("batch", np.array(sizes))
-    if (
-        observed := summarise_observed(
-            [batch.groups.get(schema.OBSERVED_DATA) for batch in batches]
-        )
-    ) is not None:
+    observed = summarise_observed([batch.groups.get(schema.OBSERVED_DATA) for batch in batches])
+    if observed is not None:
         data["observed_summary"] = observed
     if maps is not None:
         data["scale"] = (("batch", *square), np.array([affine.scale for affine in maps]))

@@ -13,7 +13,7 @@ from arviz_swiss.data.layout import flatten
 from arviz_swiss.merging.local import LocalSpace
 from arviz_swiss.merging.local_draws import change
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.space import Space
+from arviz_swiss.merging.space import Arrays, Space
 
 
 def subposteriors(
@@ -66,10 +66,11 @@ def subposteriors(
     opened = open_merged(merged, group)
     opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
     space, local_space = opened.space(transforms, model), opened.local_space(transforms, model)
+    present = set() if opened.owners is None else set(opened.owners.tolist())
     return {
         label: containers.build(_unmerge(opened, position, space, local_space), opened.container)
         for position, label in enumerate(opened.labels)
-        if label in opened.owners
+        if label in present
     }
 
 
@@ -78,7 +79,7 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
     batch, chains = opened.maps.isel(batch=position), opened.chains_of(position)
     merged = opened.draws.isel(chain=chains).drop_vars("batch")
     back = opened.images_before(position)
-    arrays = space.backward({name: back[name].values for name in back.data_vars})
+    arrays = space.backward(_arrays_of(back))
     posterior = merged.drop_vars(space.deterministic_names, errors="ignore")
     posterior = posterior.assign(
         {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
@@ -111,25 +112,27 @@ def _local_of(
     """Return a batch's own local draws, given its shared ones before the merge."""
     maps, label = opened.groups[schema.LOCAL_MAPS], opened.labels[position]
     draws = opened.draws.isel(chain=opened.chains_of(position)).drop_vars("batch")
-    names = list(maps.data_vars)
+    names = [str(name) for name in maps.data_vars]
     own = _elements_of(label, draws, maps)
     ours = draws[names].sel(own)
     ours = ours.map(lambda array: array.transpose(*maps[array.name].attrs["dims"]))
-    arrays = {name: ours[name].values for name in names}
-    shared = {name: draws[name].values for name in draws.data_vars if name not in names}
-    images = arrays | space.forward(shared | arrays)
+    arrays = _arrays_of(ours)
+    images = arrays | space.forward(_arrays_of(draws.drop_vars(names, errors="ignore")) | arrays)
     step = _step(opened, position, back)
-    moved = {}
+    moved: Arrays = {}
     for name, image in images.items():
         mine = maps[schema.owner_coord(f"{name}_element")].values.astype(str) == label
         moved[name] = image - change(step, maps[name].values[:, mine], image.shape)
-    before = {n: posterior[n].values for n in posterior.data_vars if n not in names}
-    moved |= space.backward(moved, before)
+    moved |= space.backward(moved, _arrays_of(posterior.drop_vars(names, errors="ignore")))
     restored = ours.assign({n: ours[n].copy(data=moved[n].astype(ours[n].dtype)) for n in names})
     for dim, labels in own.items():
         if (coord := schema.own_coord(dim)) in maps.coords:
             restored = restored.assign_coords({dim: maps[coord].sel({dim: labels}).values})
     return restored
+
+
+def _arrays_of(dataset: xr.Dataset) -> Arrays:
+    return {str(name): array.values for name, array in dataset.data_vars.items()}
 
 
 def _step(opened: Merged, position: int, back: xr.Dataset) -> np.ndarray:

@@ -237,7 +237,7 @@ def _tell_skewed(
 def _tell_apart(batches: Sequence[Batch], glances: Sequence[Glance], frame: Frame) -> str:
     rhat = np.nan_to_num(np.array([glance.rhat for glance in glances]))
     apart = np.flatnonzero(rhat.max(axis=1) > CHAINS_APART)
-    named = [f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart]
+    named = [f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart.tolist()]
     if not named:
         return ""
     return (
