@@ -17,21 +17,17 @@ from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.diagnostics import (
+    AVOID_PRIOR,
+    MOST_SHRUNK,
     SAY_KIND,
+    SHRINKAGE,
     describe_doubt,
     describe_guess,
     describe_prior_error,
     doubt_kind,
 )
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.warn import (
-    AVOID_PRIOR,
-    MOST_SHRUNK,
-    SHRINKAGE,
-    SkewAdvice,
-    advise_skewed,
-    suggest_transforms,
-)
+from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
 
 FEW_EFFECTIVE = 100
 WIDE = 3.0

@@ -18,6 +18,15 @@ from arviz_swiss.base.heterogeneity import (
 )
 from arviz_swiss.base.linalg import Spectrum
 
+# A share by which sds may be too small before it is said.
+SHRINKAGE = 0.02
+# With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
+# covariances, but never by more than this, also with half as many draws as parameters.
+MOST_SHRUNK = 0.6
+AVOID_PRIOR = (
+    'Sample kind="fractionated" or "inflated" batches, which need no draws of the prior, or refine '
+    "the merge."
+)
 # What the scatter of the batches' means says of their kind.
 LOOKS_PLAIN = "plain"
 LOOKS_INFLATED = "inflated"

@@ -99,11 +99,11 @@ def _join_data(
     data, rows = Joined({}, [], []), _lengths_of_rows(batches)
     for group in DATA_GROUPS:
         present = [batch.groups[group] for batch in batches if group in batch.groups]
-        counted_dims = local_dims if group == schema.CONSTANT_DATA else ()
+        numbered_dims = local_dims if group == schema.CONSTANT_DATA else ()
         arrays = {}
         for name in dict.fromkeys(name for dataset in present for name in dataset.data_vars):
             parts = [dataset[name] for dataset in present if name in dataset]
-            can_join = _can_join(parts, batches, rows, counted_dims)
+            can_join = _can_join(parts, batches, rows, numbered_dims)
             array, unordered = _join(parts, coords) if can_join else (None, [])
             if array is None:
                 data.left_out.append(f"{group}/{name}")
@@ -120,13 +120,13 @@ def _can_join(
     parts: Sequence[xr.DataArray],
     batches: Sequence[Batch],
     rows: Collection[tuple[int, ...]],
-    counted_dims: Collection[str],
+    numbered_dims: Collection[str],
 ) -> bool:
     """Tell a variable of all batches, of which it is clear what its rows and values stand for."""
     if len(parts) < len(batches) or any(part.dims != parts[0].dims for part in parts):
         return False
     return len(parts) == 1 or not (
-        _has_unlabelled_rows(parts, rows) or _number_elements(parts, batches, counted_dims)
+        _has_unlabelled_rows(parts, rows) or _number_elements(parts, batches, numbered_dims)
     )
 
 

@@ -169,4 +169,4 @@ def are_shuffled(labels: Sequence[str]) -> bool:
 
 def describe(labels: Sequence[str]) -> str:
     """Return the order of the labels for an error, shortened."""
-    return ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
+    return brief(labels, 6)

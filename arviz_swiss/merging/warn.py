@@ -16,9 +16,12 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief, warn
 from arviz_swiss.merging.batches import MISSING, Batch, is_missing_values
 from arviz_swiss.merging.diagnostics import (
+    AVOID_PRIOR,
     LOOKS_INFLATED,
     LOOKS_PLAIN,
+    MOST_SHRUNK,
     SAY_KIND,
+    SHRINKAGE,
     MomentDiagnostics,
     describe_doubt,
     describe_guess,
@@ -29,16 +32,8 @@ from arviz_swiss.merging.local_draws import LocalDraws
 from arviz_swiss.merging.match import Matched
 from arviz_swiss.merging.moments import Estimator, Frame
 
-SHRINKAGE = 0.02
-# With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
-# covariances, but never by more than this, also with half as many draws as parameters.
-MOST_SHRUNK = 0.6
 # In posterior sds: `report` tells smaller errors too.
 FAR_OFF = 1.0
-AVOID_PRIOR = (
-    'Sample kind="fractionated" or "inflated" batches, which need no draws of the prior, or refine '
-    "the merge."
-)
 # Below this p-value `merge` itself warns of a kind that the user named; `report` tells it anyway.
 EXTREME = 1e-6
 # Stronger than what `report` tells, since this is seen by everyone who merges.

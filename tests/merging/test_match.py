@@ -7,6 +7,9 @@ from merged_groups import group, labelled
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
+from arviz_swiss.data import schema
+from arviz_swiss.merging.batches import load_arrays, opened
+from arviz_swiss.merging.match import check_holdable, match, match_to
 
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 
@@ -103,3 +106,70 @@ def test_labels_that_are_the_same_as_text_are_refused():
     batches = [make({**coords, "g": ["a", "a; b"]}) for _ in range(2)]
     back = az_swiss.subposteriors(az_swiss.merge(batches, kind="inflated"))
     np.testing.assert_allclose(group(back["b1"])["m"], batches[1]["m"], atol=1e-9)
+
+
+def read(*datasets, **attrs):
+    with opened([data.assign_attrs(attrs) for data in datasets], "posterior") as (batches, _):
+        return batches
+
+
+def draws(terms, names=("beta",), seed=0):
+    values = np.random.default_rng(seed).standard_normal((2, 50, len(terms)))
+    data = {name: (("chain", "draw", "term"), values) for name in names}
+    return xr.Dataset(data, coords={"term": list(terms)})
+
+
+def test_the_first_batch_gives_the_order():
+    first, second = draws("abc"), draws("bca")
+    matched = match(read(first, second))
+    assert matched.layout.labels() == ["beta[a]", "beta[b]", "beta[c]"]
+    assert [batch.indexers.get("term") is None for batch in matched.batches] == [True, False]
+    arrays = load_arrays(matched.batches[1], matched.layout)
+    np.testing.assert_array_equal(arrays["beta"], second["beta"].sel(term=list("abc")))
+
+
+def test_local_and_deterministic_variables_are_told():
+    recorded = {schema.LOCAL: "z", schema.SAMPLED_VARIABLES: ["beta", "z"]}
+    batches = read(draws("ab", ["beta", "z", "twice"]), draws("ab", ["beta", "z"]), **recorded)
+    matched = match(batches)
+    assert matched.layout.names == ["beta"]
+    assert matched.local == ["z"]
+    assert matched.deterministic == ["twice"]
+    assert match(batches, ["beta", "z"]).deterministic == []
+    assert match(batches, "~z").local == []
+    with pytest.raises(ValueError, match="has no variable rho, which the model has"):
+        match(batches, free=["beta", "z", "rho"])
+
+
+def test_draws_of_the_prior_are_matched_to_the_first_batch():
+    first, prior = read(draws("abc"), draws("cab", ["beta", "more"]))
+    layout = match([first]).layout
+    arrays = load_arrays(match_to(first, prior, layout), layout)
+    np.testing.assert_array_equal(arrays["beta"], prior.draws["beta"].sel(term=list("abc")))
+    for other, message in ((draws("abd"), "coordinates of group"), (draws("abc", ["x"]), "no var")):
+        with pytest.raises(ValueError, match=message):
+            match_to(first, read(other)[0], layout)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (draws("abd"), r"have the label 'a' of dimension term, but 'c' is in batch 0 .*and not in"),
+        (draws("aab"), r"have the label 'a'"),
+        (draws("abc", ["gamma"]), "has no variable beta, which batch 0"),
+        (draws("abc").rename(term="batch"), 'merge calls the batches "batch"'),
+        (draws("abc").rename(term="other"), "Rename them to agree"),
+        (draws("abc").astype(int), "Only real-valued parameters can be merged"),
+        (draws("abc").isel(draw=0, drop=True), r"group .posterior. has no dimension draw"),
+    ],
+)
+def test_batches_that_do_not_fit_are_refused(other, message):
+    with pytest.raises(ValueError, match=message):
+        match(read(draws("abc"), other))
+
+
+def test_names_that_a_tree_cannot_hold():
+    matched = match(read(draws("ab", ["a / b"])))
+    check_holdable(matched, "InferenceData")
+    with pytest.raises(ValueError, match=r'batch 0 .*variable a / b.*Rename it, to "a_b"'):
+        check_holdable(matched, "DataTree")
