@@ -21,7 +21,7 @@ def rows(merged, name="theta"):
 
 def labelled(values, terms, chains=2):
     """Return draws of `beta` along `term`, and of a `mu` that is no linear function of it."""
-    coords = {"chain": np.arange(chains), "draw": np.arange(values.shape[1]), "term": terms}
+    coords = {"chain": np.arange(chains), "draw": np.arange(values.shape[1]), "term": list(terms)}
     return xr.Dataset(
         {
             "beta": (("chain", "draw", "term"), values),

@@ -5,7 +5,11 @@ import pytest
 from merged_groups import group
 
 import arviz_swiss as az_swiss
-from arviz_swiss import MergeWarning
+from arviz_swiss import MergeWarning, methods
+from arviz_swiss.base import linalg
+from arviz_swiss.base.gaussian import Moments
+from arviz_swiss.merging.combine import pool_batches, rescale, rescaled_maps, variance_factors
+from arviz_swiss.merging.powers import Powers
 
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 
@@ -52,3 +56,74 @@ def test_order_of_batches_changes_only_the_order(random_batches):
             straight["theta"].values[straight.batch == label],
             atol=1e-12,
         )
+
+
+def moments_of(rng, count=3, size=2):
+    rows = [
+        rng.standard_normal((200, size)) @ rng.standard_normal((size, size)) for _ in "x" * count
+    ]
+    return [
+        Moments(draws.mean(axis=0), np.cov(draws.T), np.linalg.inv(np.cov(draws.T)), 200, 200.0)
+        for draws in rows
+    ]
+
+
+def powers_of(likelihood, prior, kind):
+    return Powers(np.array(likelihood, float), np.array(prior, float), kind)
+
+
+@pytest.mark.parametrize(
+    ("method", "powers", "factors"),
+    [
+        ("swiss", powers_of([3] * 3, [1] * 3, "inflated"), None),
+        ("swiss", powers_of([1] * 3, [1 / 3] * 3, "fractionated"), [1 / 3] * 3),
+        ("consensus", powers_of([2, 4, 4], [1] * 3, "inflated"), [2, 4, 4]),
+        ("consensus", powers_of([1] * 3, [1 / 3] * 3, "fractionated"), None),
+    ],
+)
+def test_draws_are_rescaled_to_the_kind_that_the_method_expects(method, powers, factors):
+    found = variance_factors(methods.find(method), powers)
+    assert (found is None) == (factors is None)
+    if factors is not None:
+        np.testing.assert_allclose(found, factors)
+
+
+def test_a_method_that_does_not_pool_cannot_mend_the_prior():
+    with pytest.raises(ValueError, match='method "recentre" takes the batches as they are'):
+        variance_factors(methods.find("recentre"), powers_of([1] * 3, [1] * 3, "full_prior"))
+
+
+def test_rescaled_batches_pool_to_the_same():
+    """The factor cancels: a batch that is wider by it counts for as much more."""
+    moments, factors = moments_of(np.random.default_rng(0)), np.array([2.0, 3.0, 5.0])
+    powers = powers_of([2, 4, 4], [1] * 3, "inflated")
+    pooled = pool_batches(moments, powers, None)
+    spectra = [linalg.spectrum(pooled.factor, own.covariance) for own in moments]
+    given = rescale(moments, pooled, spectra, powers.weights, factors)
+    np.testing.assert_allclose(given.weights.sum(), 1.0)
+    again = powers._replace(likelihood=powers.likelihood / factors, prior=1 / factors)
+    np.testing.assert_allclose(
+        pool_batches(given.moments, again, None).precision, pooled.precision, rtol=1e-12
+    )
+    for own, spectrum in zip(given.moments, given.spectra, strict=True):
+        values = np.linalg.eigvalsh(pooled.factor.T @ own.covariance @ pooled.factor)
+        np.testing.assert_allclose(np.sort(spectrum.values), values)
+        np.testing.assert_allclose(own.precision, np.linalg.inv(own.covariance))
+
+
+def test_maps_of_rescaled_draws_take_the_draws_as_they_are():
+    rng = np.random.default_rng(1)
+    affine = linalg.AffineMap(rng.standard_normal((2, 2)), np.ones(2), np.zeros(2))
+    draws = rng.standard_normal((5, 2))
+    (as_sampled,) = rescaled_maps([affine], np.array([4.0]))
+    wider = affine.source + 2 * (draws - affine.source)
+    np.testing.assert_allclose(
+        (draws - as_sampled.source) @ as_sampled.scale.T, (wider - affine.source) @ affine.scale.T
+    )
+
+
+def test_a_prior_that_outweighs_the_batches_is_refused():
+    moments = moments_of(np.random.default_rng(2))
+    heavy = moments[0]._replace(precision=1e3 * moments[0].precision)
+    with pytest.raises(ValueError, match="the prior, subtracted 2 times, outweighs"):
+        pool_batches(moments, powers_of([1] * 3, [1] * 3, "full_prior"), heavy)

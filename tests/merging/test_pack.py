@@ -7,6 +7,7 @@ import xarray as xr
 from merged_groups import group, groups_of, labelled
 
 import arviz_swiss as az_swiss
+from arviz_swiss.data import schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 
@@ -75,3 +76,40 @@ def test_times_as_coordinates_survive_files(tmp_path):
     back = az_swiss.subposteriors(path)
     np.testing.assert_allclose(group(back["b1"])["x"], batches[1]["x"], rtol=1e-9)
     assert len(az_swiss.summary(path)) == 2
+
+
+def test_every_variable_says_what_it_is(random_batches):
+    groups = groups_of(az_swiss.merge(random_batches(np.random.default_rng(0)), kind="inflated"))
+    for name in (schema.TRANSFORM, schema.DIAGNOSTICS):
+        for variable, array in groups[name].data_vars.items():
+            assert array.attrs["description"] == schema.VARIABLES[name][variable]
+
+
+def test_attributes_of_the_first_batch_stay_and_those_of_a_batch_go(random_batches):
+    batches = [
+        labelled(batch["theta"], "abc").assign_attrs(
+            {schema.BATCH: label, schema.SIZE: 10, "library": "own", "flag": True, "no": None}
+        )
+        for label, batch in zip("pqrs", random_batches(np.random.default_rng(0)), strict=True)
+    ]
+    attrs = group(az_swiss.merge(batches, kind="inflated", drop="q")).attrs
+    assert attrs["library"] == "own"
+    assert attrs["flag"] == 1
+    assert "no" not in attrs
+    assert not set(schema.BATCH_ATTRS) & set(attrs)
+    assert attrs[schema.METHOD] == "swiss"
+    assert attrs[schema.DROPPED] == "q"
+    assert schema.LEFT_OUT not in attrs
+
+
+def test_sizes_are_recorded_or_counted(random_batches, to_container):
+    rows = random_batches(np.random.default_rng(0), batches=2)
+    recorded = [labelled(b["theta"], "abc").assign_attrs({schema.SIZE: 7}) for b in rows]
+    maps = group(az_swiss.merge(recorded, kind="inflated"), schema.TRANSFORM)
+    assert maps["size"].values.tolist() == [7, 7]
+    observed = [
+        to_container(labelled(b["theta"], "abc"), observed_data={"y": np.arange(3.0)}) for b in rows
+    ]
+    maps = group(az_swiss.merge(observed, kind="inflated"), schema.TRANSFORM)
+    assert maps["size"].values.tolist() == [3, 3]
+    assert maps["observed_summary"].sel(statistic="mean").values.tolist() == [[1.0], [1.0]]

@@ -6,7 +6,7 @@ from merged_groups import group
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
-from arviz_swiss.merging.warn import SkewAdvice, advise_skewed
+from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
 
 BATCHES = 20
 
@@ -176,3 +176,18 @@ def test_warns_of_shrinkage_with_the_figure():
     batches = [{"theta": rng.standard_normal((2, 100, 30))} for _ in range(5)]
     with pytest.warns(MergeWarning, match=r'sds are about (8|9|10)% too small.*"corrected"'):
         az_swiss.merge(batches, kind="inflated")
+
+
+def test_a_warning_names_the_line_that_called_the_package():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 200))} for _ in range(2)]
+    with pytest.warns(MergeWarning, match="nothing says what the batches were sampled") as caught:
+        az_swiss.merge(batches)
+    assert {one.filename for one in caught} == {__file__}
+
+
+def test_transforms_are_suggested_by_range_and_tail():
+    variables = np.array(["s", "s", "p", "x", "n"])
+    skewness = np.array([2.0, 3.0, -2.0, -2.0, 2.0])
+    ranges = {"s": (0.1, 9.0), "p": (0.1, 0.99), "x": (1.0, 100.0), "n": (-1.0, 2.0)}
+    assert suggest_transforms(variables, skewness, ranges) == {"s": "log", "p": "logit"}
