@@ -34,6 +34,7 @@ def schema_page():
             parts.append(table(schema.VARIABLES[group], "variable"))
         if group in schema.ATTRIBUTES:
             parts.append(table(schema.ATTRIBUTES[group], "attribute"))
+    parts += ["## `posterior` of a batch\n", table(schema.BATCH_ATTRIBUTES, "attribute")]
     return "\n".join(parts)
 
 

@@ -27,19 +27,8 @@ def expected_error(batches: Sequence[Moments], pooled: Gaussian, powers: np.ndar
     Sees third derivatives that are the same for all data, as those of rates and of regressions with
     a canonical link; `skewness_error` sees the others too, but needs the draws.
 
-    Parameters
-    ----------
-    batches : sequence of Moments
-    pooled : Gaussian
-    powers : array
-        The likelihood powers of the pooling.
-
-    Returns
-    -------
-    float
-        An order of magnitude; zero where chance explains it. NaN for batches that are not inflated,
-        in which the skewness of each batch makes up for it in the leading order, and for fewer
-        than five.
+    An order of magnitude; zero where chance explains it. NaN for batches that are not inflated, in
+    which the skewness of each batch makes up for it in the leading order, and for fewer than five.
 
     Notes
     -----
@@ -69,19 +58,8 @@ def skewness_error(
 ) -> float:
     """Return by how many posterior sds (Mahalanobis) the draws' skewness says the mean is off.
 
-    Parameters
-    ----------
-    draws : sequence of (draw, parameter) arrays
-        Of each batch, as they were sampled, chain by chain.
-    batches : sequence of Moments
-    pooled : Gaussian
-    powers : array
-        The likelihood powers of the pooling.
-
-    Returns
-    -------
-    float
-        As that of `expected_error`, but also of a scale, and from two batches on.
+    As `expected_error`, but also of a scale, and from two batches on. The draws are each batch's
+    (draw, parameter) array as sampled, chain by chain.
 
     Notes
     -----
@@ -113,21 +91,8 @@ def prior_error(draws: np.ndarray, prior: Moments, pooled: Gaussian, missing_pri
 
     The pooling takes a multiple of the prior as a Gaussian, minus ``B - 1`` of them from plain
     batches. The multiple of what its log density's slope at the merged mean differs from that
-    Gaussian's remains in the score. The slope is that of the number of draws on either side.
-
-    Parameters
-    ----------
-    draws : (draw, parameter) array
-        Of the prior.
-    prior : Moments
-    pooled : Gaussian
-    missing_prior : float
-        How many times the pooling adds the prior.
-
-    Returns
-    -------
-    float
-        An order of magnitude, from each parameter by itself; zero where chance explains it.
+    Gaussian's remains in the score. The slope is that of the number of the prior's draws on either
+    side. An order of magnitude, from each parameter by itself; zero where chance explains it.
     """
     spread = np.sqrt(np.diag(prior.covariance))
     away = (draws - pooled.mean) / spread

@@ -102,11 +102,7 @@ def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
 def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
     """Return every parameter's density estimate, with the bandwidth of `kde`'s own rule.
 
-    Parameters
-    ----------
-    reference : (row, parameter) array
-    kde : callable
-        ``kde(draws, **options) -> grid, density, bandwidth``, as `statistics.kde`.
+    ``kde(draws, **options) -> grid, density, bandwidth``, as `data.statistics.kde`.
     """
     return [_density(column, kde) for column in np.ascontiguousarray(reference.T)]
 
@@ -161,14 +157,8 @@ def _area(column: np.ndarray, density: Density, kde: Callable) -> float:
 def mahalanobis_floor(variance: float, rank: int, reference_size: float) -> float:
     """Return the mean distance between the means of two samples of one distribution.
 
-    Parameters
-    ----------
-    variance : float
-        Sum of one over the effective sizes of the two means.
-    rank : int
-        Number of directions.
-    reference_size : float
-        Effective size of the reference's covariance, whose inverse is too large when it is small.
+    The variance is the sum of one over the effective sizes of the two means, the rank the number of
+    directions; the inverse of the reference's covariance is too large where its size is small.
     """
     excess = max(reference_size - rank - 2, 1.0) / max(reference_size - 1, 1.0)
     return float(np.sqrt(variance / excess) * _mean_chi(rank))
@@ -228,14 +218,7 @@ def _mean_chi(degrees: int) -> float:
 
 
 def valleys(sample: np.ndarray, kde: Callable) -> np.ndarray:
-    """Return the depth of the deepest valley between two modes, of every parameter.
-
-    Parameters
-    ----------
-    sample : (row, parameter) array
-    kde : callable
-        ``kde(draws) -> grid, density, bandwidth``, as `statistics.kde`.
-    """
+    """Return the depth of the deepest valley between two modes, of every parameter."""
     columns = np.ascontiguousarray(sample.T)
     return np.array([valley(kde(column)[1]) for column in columns])
 

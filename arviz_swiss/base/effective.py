@@ -1,4 +1,9 @@
-"""What dependent draws are worth in independent ones."""
+"""What dependent draws are worth in independent ones, for many series at once.
+
+ArviZ's estimate, one series at a time, is in `data.statistics`: it halves the chains, and stands
+where users read it. This one serves tests and errors, where speed counts and all that matters is
+the order; on chains that mix, the two agree.
+"""
 
 import bisect
 import itertools
@@ -11,14 +16,10 @@ QUICK_DRAWS = 500
 
 
 def effective_sizes(series: np.ndarray) -> np.ndarray:
-    """Return how many independent draws the mean of each column is worth, never more than all.
+    """Return what the mean of each column of (chain, draw, column) is worth, at most all draws.
 
     Autocorrelations are summed up to the first pair with a negative sum [1]_. Columns are centred
     on the mean of all chains, so that chains which disagree are worth little.
-
-    Parameters
-    ----------
-    series : (chain, draw, column) array
 
     References
     ----------

@@ -87,20 +87,12 @@ def pool(
     """Pool the batches' Gaussian approximations.
 
     ``P = sum_b P_b / p_b + (1 - sum_b a_b / p_b) P_0`` and likewise for ``P mu``; exact for
-    Gaussian sub-posteriors of every kind.
-
-    Parameters
-    ----------
-    batches : sequence of Moments
-    weights : array
-        ``1 / p_b``.
-    missing_prior : float
-        ``1 - sum_b a_b / p_b``.
-    prior : Moments, optional
-        Moments of the prior's draws; needed when `missing_prior` is not zero.
+    Gaussian sub-posteriors of every kind. The weights are ``1 / p_b``; `missing_prior` is ``1 -
+    sum_b a_b / p_b``, for which the prior's own moments are needed where it is not zero.
     """
     terms = list(zip(weights, batches, strict=True))
     if missing_prior:
+        assert prior is not None, "a prior that counts other than once needs its moments"
         terms.append((missing_prior, prior))
     precision = np.zeros_like(batches[0].precision)
     # Relative to the first mean: a pooled mean far from zero loses no digits of its sds.
@@ -126,15 +118,7 @@ def map_between(old: Gaussian, new: Gaussian) -> np.ndarray:
 
 
 def moments_of(means: np.ndarray, covariances: np.ndarray, shares: np.ndarray) -> Gaussian:
-    """Return the moments of a mixture: of the draws of all batches, by batch.
-
-    Parameters
-    ----------
-    means : (batch, parameter) array
-    covariances : (batch, parameter, parameter) array
-    shares : (batch,) array
-        Sums to one.
-    """
+    """Return the moments of a mixture of batches, whose shares sum to one."""
     mean = shares @ means
     centred = means - mean
     covariance = np.tensordot(shares, covariances, 1) + (centred.T * shares) @ centred
@@ -151,14 +135,7 @@ def gradient_round(points: np.ndarray, scores: np.ndarray, old: Gaussian) -> Rou
 
     where :math:`\bar R + M (x - \mu)` is the linear regression of R on the points: exact for every
     Gaussian target, whatever the points. All is done in the coordinates :math:`z = L'(x - \mu)`.
-
-    Parameters
-    ----------
-    points : (points, parameters) array
-        More than there are parameters.
-    scores : (points, parameters) array
-        Gradient of the target's log density.
-    old : Gaussian
+    There must be more points, as rows, than parameters.
     """
     count, size = points.shape
     standard = (points - old.mean) @ old.factor

@@ -100,8 +100,8 @@ def heterogeneity(
     every: Sequence[Scores], spectra: Sequence[Spectrum], powers: np.ndarray, fair: np.ndarray
 ) -> Heterogeneity:
     """Return ``Q = sum_b (mu_b - mu)' P_b (mu_b - mu) / p_b``, with its p-values."""
-    terms = [np.sum(s.distance**2 / one.values) for s, one in zip(every, spectra, strict=True)]
-    terms = np.array(terms) / powers
+    squares = [np.sum(s.distance**2 / w.values) for s, w in zip(every, spectra, strict=True)]
+    terms = np.array(squares) / powers
     degrees = every[0].distance.size * (len(every) - 1)
     corrected = float(terms @ fair)
     upper, lower = (chi2.sf, chi2.cdf) if degrees else (lambda *_: 1.0,) * 2
@@ -118,28 +118,18 @@ def name_disagreeing(
     too. So the worst batch is set aside, with those as clearly off, and the rest are pooled again,
     until they agree. Of two batches that disagree, neither can be said to be the odd one: both are
     named. When over a third of the batches, and more than two, would be named, or all but one, none
-    is.
-
-    Parameters
-    ----------
-    batches : sequence of Moments
-    powers : array
-        The likelihood powers that the batches were sampled with.
-    aside : collection of int
-        Batches not to compare with, such as stuck ones.
+    is. Batches `aside`, such as stuck ones, are not compared with.
     """
     compared = [b for b in range(len(batches)) if b not in aside]
-    rest, named = compared, []
+    rest, named = compared, list[int]()
     most = max(2, int(MOST_NAMED * len(compared)))
     while len(rest) > 1:
-        chosen = [batches[b] for b in rest]
-        least, overall = _pvalues(chosen, powers[rest])
+        others = [batches[b] for b in rest]
+        least, overall = _pvalues(others, powers[rest])
         if least.min() >= DISAGREE_ONE / len(rest):
-            return Disagreement(named, [], overall, parameter_pvalues(chosen, powers[rest]))
-        if len(rest) == 2:
-            odd = rest
-        else:
-            odd = [rest[one] for one in _worst(chosen, powers[rest], least)]
+            return Disagreement(named, [], overall, parameter_pvalues(others, powers[rest]))
+        worst = range(2) if len(rest) == 2 else _worst(others, powers[rest], least)
+        odd = [rest[position] for position in worst]
         named = named + odd
         rest = [b for b in rest if b not in odd]
         if len(named) > most or len(rest) == 1:
@@ -194,13 +184,8 @@ def cochran(
     """Return Cochran's Q of each parameter's batch means by itself, and its p-value.
 
     Where other parameters scatter less than they should, as those that only the prior informs, Q of
-    all parameters together hides the one that scatters more.
-
-    Parameters
-    ----------
-    means, variances : (batch, parameter) arrays
-    powers : array
-        The likelihood powers that the batches were sampled with.
+    all parameters together hides the one that scatters more. Means and variances are (batch,
+    parameter) arrays.
     """
     weights = 1.0 / (powers[:, None] * variances)
     centre = (weights * means).sum(axis=0) / weights.sum(axis=0)

@@ -1,4 +1,4 @@
-"""NumPy and SciPy kernels of the merge; nothing here knows xarray."""
+"""Factors, principal roots, transport and affine maps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -99,11 +99,11 @@ def wasserstein_barycenter(
        barycenters in Wasserstein space, Journal of Mathematical Analysis and Applications 441.
        https://doi.org/10.1016/j.jmaa.2016.04.045
     """
-    centre = sum(weight * one for weight, one in zip(weights, covariances, strict=True))
+    centre = sum(weight * each for weight, each in zip(weights, covariances, strict=True))
     for _ in range(iterations):
         mean_map = sum(
-            weight * transport_map(centre, one)
-            for weight, one in zip(weights, covariances, strict=True)
+            weight * transport_map(centre, each)
+            for weight, each in zip(weights, covariances, strict=True)
         )
         moved = mean_map @ centre @ mean_map
         moved = (moved + moved.T) / 2
@@ -167,13 +167,10 @@ def embed(affine: AffineMap, free: np.ndarray, constants: np.ndarray) -> AffineM
 
 
 def invert(affine: AffineMap, units: np.ndarray) -> AffineMap:
-    """Return the map that undoes `affine`.
+    """Return the map that undoes `affine`, in the parameters' units, such as their sds.
 
-    Parameters
-    ----------
-    units : array
-        The parameters' sizes, such as their sds: entry (i, j) of a map carries the unit of
-        parameter i over that of j, and the solver needs them of one size.
+    Entry (i, j) of a map carries the unit of parameter i over that of j, and the solver needs them
+    of one size.
     """
     scaled = affine.scale * (units / units[:, None])
     back = np.linalg.inv(scaled) * (units[:, None] / units)

@@ -7,17 +7,9 @@ import numpy as np
 
 
 def generator(random_seed: Any) -> np.random.Generator:
-    """Return a generator from an integer, a Generator (which it is then) or None.
+    """Return NumPy's generator of an integer, a Generator (which it is then), a seed or None.
 
-    Parameters
-    ----------
-    random_seed : int, Generator or None
-        Sequences of integers, SeedSequences and bit generators are taken too, as NumPy does.
-
-    Raises
-    ------
-    ValueError
-        If NumPy cannot make a generator of it; a bool is refused too.
+    ValueError if NumPy cannot make one of it; a bool is refused too.
     """
     refused = "random_seed must be an integer of at least 0, a Generator or None, got "
     if isinstance(random_seed, bool | np.bool_):

@@ -1,4 +1,4 @@
-"""NumPy kernels that tell whether draws come from a density, by its scores; no xarray.
+"""Whether draws come from a density, by its scores.
 
 Two identities hold for draws x of a density that vanishes at its edges, with score s: the mean
 score is zero, and the mean of ``(x - c) s`` is minus one for every parameter and any fixed c.
@@ -35,18 +35,9 @@ def _freedom(sizes: np.ndarray, count: int) -> np.ndarray:
 def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
     """Tell how far draws are off the density that these scores are of: the mean score is zero.
 
-    Parameters
-    ----------
-    scores : (chain, draw, parameter) array
-        Gradient of the log density at the draws.
-    covariance : (parameter, parameter) array
-        Of the draws.
-
-    Returns
-    -------
-    tuple of float
-        How many sds the mean of the density would be off, were it Gaussian; and the sum of the
-        directions' squared statistics, about chi-squared with as many degrees of freedom.
+    Return how many sds the mean of the density would be off, were it Gaussian; and the sum of the
+    directions' squared statistics, about chi-squared with as many degrees of freedom. Scores are
+    (chain, draw, parameter), the covariance is that of the draws.
     """
     whitened = scores @ linalg.cholesky(covariance)
     mean, sd = whitened.mean(axis=(0, 1)), whitened.std(axis=(0, 1), ddof=1)
@@ -58,13 +49,7 @@ def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
 
 
 def spread(draws: np.ndarray, scores: np.ndarray) -> Spread:
-    """Return how wide draws are for the density that these scores are of.
-
-    Parameters
-    ----------
-    draws, scores : (chain, draw, parameter) arrays
-        The draws, and the gradient of the log density there.
-    """
+    """Return how wide (chain, draw, parameter) draws are for the density of these scores."""
     products = -np.mean((draws - _centres(draws)) * scores, axis=-1)
     sizes = effective_sizes(products[..., None])
     # The products of few draws may by chance vary too little: no less than those of a Gaussian.
@@ -102,6 +87,6 @@ def pooled_spread(spreads: Sequence[Spread]) -> Spread:
     return Spread(float(shares @ ratios), float(error), float(sizes.sum()), float(freedom.sum()))
 
 
-def chance(found: Spread) -> float:
+def chance(width: Spread) -> float:
     """Return the probability of a ratio as far from one, were the draws those of the density."""
-    return float(2 * student.sf(abs(found.ratio - 1) / found.error, found.freedom))
+    return float(2 * student.sf(abs(width.ratio - 1) / width.error, width.freedom))

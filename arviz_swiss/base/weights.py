@@ -1,4 +1,4 @@
-"""NumPy kernels of importance weights: mixtures, what weights change, resampling; no xarray."""
+"""Importance weights: mixtures, what weights change, effective size, resampling, thinning."""
 
 from typing import NamedTuple
 
@@ -45,12 +45,8 @@ def mixture_of(log_densities: np.ndarray, owners: np.ndarray) -> Mixture:
     numbers of draws, their covariance is :math:`N^{-1/2} S (1 - S)^+ N^{-1/2}` [1]_. An eigenvalue
     of S near 1, beside the one that is always there, tells of sources that do not overlap.
 
-    Parameters
-    ----------
-    log_densities : (source, draw) array
-        Of every source at all draws. Minus infinity where it has none; finite at its own draws.
-    owners : (draw,) array of int
-        Which source each draw comes from; every source has some.
+    Log densities are (source, draw), minus infinity where a source has none, finite at its own
+    draws; owners say which source each draw comes from, and every source has some.
 
     References
     ----------
@@ -134,13 +130,7 @@ def mixture_error(mixture: Mixture, weights: np.ndarray) -> float:
     """Return how uncertain the constants leave the log weights of draws: the sd of the worst part.
 
     Sources that overlap with no other count by the weight that their draws have: where the target
-    has no mass, they do no harm.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    weights : (draw,) array
-        Of the draws; they sum to one.
+    has no mass, they do no harm. Weights sum to one.
     """
     if mixture.uncertainty.size == 0:
         return 0.0
@@ -170,16 +160,8 @@ def change_by(whitened: np.ndarray, weights: np.ndarray, rng: np.random.Generato
     its covariance is that of :math:`\psi_i = u_i (z_i - \bar z_w) - (z_i - \bar z)` over n, so its
     squared length has the mean :math:`\sum |\psi_i|^2 / n^2` where nothing but noise moves it. The
     change of the covariance is the mean of matrices made alike of outer products: its norm by
-    noise alone is that of their mean with random signs.
-
-    Parameters
-    ----------
-    whitened : (draw, parameter) array
-        Draws in coordinates where their covariance is the identity.
-    weights : (draw,) array
-        They sum to one.
-    rng : Generator
-        For the random signs.
+    noise alone is that of their mean with random signs. The draws' covariance is the identity, and
+    their weights sum to one.
     """
     count = len(whitened)
     ratios = count * weights
@@ -235,15 +217,19 @@ def weighted_moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarra
     return mean, np.sqrt(weights @ (values - mean) ** 2)
 
 
-def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `count` positions drawn by weights that sum to one, in random order.
+def systematic(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` positions in order, each as often as its weight says, rounded up or down.
 
-    Systematic resampling: each position comes as often as its weight says, rounded up or down.
+    The weights sum to one.
     """
     steps = (rng.random() + np.arange(count)) / count
     # the last sum may fall short of one by rounding
-    chosen = np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)
-    return rng.permutation(chosen)
+    return np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)
+
+
+def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the positions of systematic resampling in random order."""
+    return rng.permutation(systematic(weights, count, rng))
 
 
 def spread_evenly(length: int, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -7,9 +7,9 @@ import contextlib
 import importlib.util
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Number
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -48,7 +48,7 @@ class InferenceData(Protocol):
 
 
 # What merge and all functions on merged objects return.
-Container = InferenceData | xr.DataTree
+Container: TypeAlias = InferenceData | xr.DataTree
 
 
 class Contents(NamedTuple):
@@ -65,6 +65,13 @@ def native_kind() -> str:
     return "InferenceData" if hasattr(arviz, "convert_to_inference_data") else "DataTree"
 
 
+def rc_param(name: str) -> Any:
+    """Return a setting of ArviZ, which its users change in `arviz.rcParams`."""
+    import arviz
+
+    return arviz.rcParams[name]
+
+
 def is_inference_data(obj: Any) -> bool:
     """Tell an ArviZ 0.x InferenceData; in ArviZ 1.x that name is an alias of DataTree."""
     return type(obj).__name__ == "InferenceData" and not isinstance(obj, xr.DataTree)
@@ -76,13 +83,9 @@ def is_container(obj: Any) -> bool:
 
 
 def read(obj: Any, group: str = "posterior") -> Contents:
-    """Return the groups of an object: a container, a path, or what ArviZ's converter takes.
+    """Return the groups of a container, a path, a dict of arrays or a sampler's fit.
 
-    Parameters
-    ----------
-    obj : InferenceData, DataTree, Dataset, path, dict of arrays, or a sampler's fit
-    group : str, default "posterior"
-        The group that a Dataset or a dict of arrays stands for.
+    A Dataset or a dict of arrays stands for `group`.
     """
     if not isinstance(group, str):
         raise Refused(f"group must be the name of a group, got {group!r}.")
@@ -97,7 +100,7 @@ def read(obj: Any, group: str = "posterior") -> Contents:
     return Contents(_convert(obj, group), None)
 
 
-def build(groups: Groups, kind: str, attrs: Mapping[str, Any] | None = None) -> Any:
+def build(groups: Groups, kind: str, attrs: Mapping[str, Any] | None = None) -> Container:
     """Return a new container of the given kind that holds `groups`."""
     attrs = dict(attrs or {})
     if kind == "InferenceData":
@@ -120,19 +123,20 @@ def close(groups: Groups) -> None:
         dataset.close()
 
 
-def check_group(groups: Groups, group: str, name: str) -> None:
+def check_group(
+    groups: Groups, group: str, name: str, sample_dims: Sequence[str] = SAMPLE_DIMS
+) -> None:
     """Refuse an object, called `name`, without draws in this group."""
     if group not in groups:
-        found = ", ".join(groups) or "none"
-        raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
+        present = ", ".join(groups) or "none"
+        raise ValueError(f'{name} has no group "{group}"; its groups are: {present}.')
     dataset = groups[group]
     if not dataset.data_vars:
         raise ValueError(f'{name}: group "{group}" holds no variables.')
-    missing = [dim for dim in SAMPLE_DIMS if dim not in dataset.dims]
-    if missing:
+    if missing := [dim for dim in sample_dims if dim not in dataset.dims]:
         raise ValueError(
             f'{name}: group "{group}" has no dimension {" or ".join(missing)}, its dimensions are '
-            f"{tuple(dataset.dims)}. Draws need dimensions (chain, draw, ...)."
+            f"{tuple(dataset.dims)}. Draws need dimensions ({', '.join(sample_dims)}, ...)."
         )
 
 
@@ -156,10 +160,11 @@ def _safe_attr(value: Any) -> Any:
     if isinstance(value, str | float):
         return value
     if isinstance(value, list | tuple):
-        values = [_safe_attr(one) for one in value]
-        if not any(all(isinstance(v, kind) for v in values) for kind in (str, int | float)):
+        values = [_safe_attr(element) for element in value]
+        is_text = all(isinstance(element, str) for element in values)
+        if not values or not (is_text or all(isinstance(v, int | float) for v in values)):
             return None
-        return (values or [None])[0] if len(values) < 2 else values
+        return values[0] if len(values) == 1 else values
     return None
 
 
@@ -247,21 +252,21 @@ def _convert(obj: Any, group: str) -> Groups:
         raise Refused(f"got {brief_type(obj)}. Pass {DRAWS}.")
     import arviz
 
-    is_grouped = isinstance(obj, Mapping) and obj
-    is_grouped = is_grouped and all(isinstance(v, Mapping) for v in obj.values())
+    is_mapping = isinstance(obj, Mapping)
+    is_grouped = is_mapping and obj and all(isinstance(v, Mapping) for v in obj.values())
     options = {name: obj[name] for name in NO_GROUPS if is_grouped and name in obj}
     by_group = {k: v for k, v in obj.items() if k not in options} if is_grouped else {group: obj}
     for name, arrays in by_group.items():
         if not str(name).endswith(("data", "_attrs")):
             check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
-    if isinstance(obj, Mapping):
+    if is_mapping:
         by_group = {name: _as_arrays(arrays) for name, arrays in by_group.items()}
         converted = (
             arviz.from_dict(**by_group, **options)
-            if _takes_groups_apart(arviz)
+            if native_kind() == "InferenceData"
             else arviz.from_dict(by_group, **options)
         )
-    elif _takes_groups_apart(arviz):
+    elif native_kind() == "InferenceData":
         converted = arviz.convert_to_inference_data(obj, group=group)
     else:
         # ArviZ 1.x converts samplers' fits by functions named after the library only.
@@ -286,12 +291,8 @@ def brief_type(obj: Any) -> str:
     return "None" if obj is None else type(obj).__name__
 
 
-def _takes_groups_apart(arviz) -> bool:
-    return hasattr(arviz, "convert_to_inference_data")
-
-
 @contextlib.contextmanager
-def reading(what: str, wanted: str = DRAWS):
+def reading(what: str, wanted: str = DRAWS) -> Iterator[None]:
     """Turn whatever a reader raises into one error: which object could not be read, what can be."""
     try:
         yield

@@ -6,7 +6,7 @@ the processor's cache: xarray's stacking takes 30 times longer and cannot be und
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,6 +15,7 @@ import xarray as xr
 
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers
+from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import select_names
 
@@ -74,7 +75,7 @@ class Layout(NamedTuple):
         """Return the variable that every parameter belongs to."""
         return [variable.name for variable in self.variables for _ in range(variable.size)]
 
-    def _elements(self, variable: Variable):
+    def _elements(self, variable: Variable) -> Iterator[tuple[dict[str, int], tuple[Any, ...]]]:
         axes = [
             list(self.coords[dim].values) if dim in self.coords else list(range(length))
             for dim, length in zip(variable.dims, variable.shape, strict=True)
@@ -84,22 +85,23 @@ class Layout(NamedTuple):
             yield dict(zip(variable.dims, position, strict=True)), values
 
 
-def layout_of(dataset: xr.Dataset, names: Sequence[str]) -> Layout:
+def layout_of(
+    dataset: xr.Dataset, names: Sequence[str], sample_dims: Sequence[str] = SAMPLE_DIMS
+) -> Layout:
     """Return the layout of the named variables, draws' dimensions left aside."""
-    variables, start, dims_used = [], 0, {}
+    variables: list[Variable] = []
     for name in names:
         array = dataset.variables[name]
-        dims = tuple(dim for dim in array.dims if dim not in containers.SAMPLE_DIMS)
-        shape = tuple(array.sizes[dim] for dim in dims)
-        variables.append(place(name, dims, shape, start))
-        start = variables[-1].columns.stop
-        dims_used |= dict.fromkeys(dims)
+        dims = tuple(dim for dim in array.dims if dim not in sample_dims)
+        start = variables[-1].columns.stop if variables else 0
+        variables.append(place(name, dims, tuple(array.sizes[dim] for dim in dims), start))
+    dims_used = {dim for variable in variables for dim in variable.dims}
     coords = {
-        name: coord.variable
+        name: xr.DataArray(coord.variable, name=name)
         for name, coord in dataset.coords.items()
-        if coord.dims and set(coord.dims) <= set(dims_used)
+        if coord.dims and set(coord.dims) <= dims_used
     }
-    return Layout(tuple(variables), {k: xr.DataArray(v, name=k) for k, v in coords.items()})
+    return Layout(tuple(variables), coords)
 
 
 def with_times_as_stored(layout: Layout) -> Layout:
@@ -117,22 +119,19 @@ def with_times_as_stored(layout: Layout) -> Layout:
 
 
 def sample_arrays(
-    dataset: xr.Dataset, layout: Layout, indexers: Mapping[str, np.ndarray] | None = None
+    dataset: xr.Dataset,
+    layout: Layout,
+    indexers: Mapping[str, np.ndarray] | None = None,
+    sample_dims: Sequence[str] = SAMPLE_DIMS,
 ) -> list[np.ndarray]:
-    """Return each variable's draws as an array with dimensions (chain, draw, ...).
-
-    Parameters
-    ----------
-    indexers : mapping of dimension to positions, optional
-        Order in which to take the elements along a dimension.
-    """
+    """Return each variable's (chain, draw, ...) array, elements in the order of the indexers."""
     # Dataset.variables: selecting DataArrays would cost more than the arithmetic of small batches.
     arrays = []
     for variable in layout.variables:
         stored = dataset.variables[variable.name]
         if not getattr(stored, "_in_memory", False):
             stored = stored.copy(deep=False)  # else the user's object would keep a file's values
-        dims = (*containers.SAMPLE_DIMS, *variable.dims)
+        dims = (*sample_dims, *variable.dims)
         if stored.dims != dims:
             stored = stored.transpose(*dims)
         used = {dim: order for dim, order in (indexers or {}).items() if dim in variable.dims}
@@ -140,13 +139,12 @@ def sample_arrays(
     return arrays
 
 
-def as_rows(arrays: Sequence[np.ndarray], layout: Layout, draws: int | None = None) -> list:
+def as_rows(
+    arrays: Sequence[np.ndarray], layout: Layout, draws: int | None = None
+) -> list[np.ndarray]:
     """Return the arrays as (rows, parameters) matrices, chains end to end.
 
-    Parameters
-    ----------
-    draws : int, optional
-        Keep only so many first draws of each chain.
+    Only so many first draws of each chain are kept, if given.
     """
     return [
         array[:, :draws].reshape(math.prod(array[:, :draws].shape[:2]), variable.size)
@@ -203,6 +201,7 @@ def flatten(
     group: str = "posterior",
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
+    sample_dims: str | Sequence[str] | None = None,
 ) -> xr.DataArray:
     """Stack named variables into one array along a `parameter` coordinate.
 
@@ -214,12 +213,15 @@ def flatten(
         Variables to take, as in ArviZ (``"~name"`` leaves one out).
     filter_vars : {None, "like", "regex"}, optional
         How to read `var_names`, as in ArviZ.
+    sample_dims : str or sequence of str, optional
+        Dimensions of the draws, ``("chain", "draw")`` when absent.
 
     Returns
     -------
     DataArray
-        Dimensions (chain, draw, parameter). The coordinate `parameter` holds ArviZ's labels, the
-        coordinate `variable` the variable that each parameter belongs to.
+        Dimensions (chain, draw, parameter), or those of `sample_dims` and `parameter`. The
+        coordinate `parameter` holds ArviZ's labels, the coordinate `variable` the variable that
+        each parameter belongs to.
 
     Raises
     ------
@@ -240,20 +242,38 @@ def flatten(
     """
     with containers.reading("data"):
         groups = containers.read(data, group).groups
-    containers.check_group(groups, group, "data")
+    dims = _as_dims(sample_dims)
+    containers.check_group(groups, group, "data", dims)
     dataset = groups[group]
-    layout = layout_of(dataset, select_names(dataset, var_names, filter_vars))
-    arrays = sample_arrays(dataset, layout)
-    chains, draws = arrays[0].shape[:2]
+    layout = layout_of(dataset, select_names(dataset, var_names, filter_vars), dims)
+    shape = [dataset.sizes[dim] for dim in dims]
+    matrices = [
+        array.reshape(math.prod(shape), variable.size)
+        for array, variable in zip(
+            sample_arrays(dataset, layout, sample_dims=dims), layout.variables, strict=True
+        )
+    ]
     return xr.DataArray(
-        gather_all(as_rows(arrays, layout), layout).reshape(chains, draws, layout.size),
-        dims=(*containers.SAMPLE_DIMS, "parameter"),
-        coords={dim: dataset[dim] for dim in containers.SAMPLE_DIMS if dim in dataset.coords}
+        gather_all(matrices, layout).reshape(*shape, layout.size),
+        dims=(*dims, "parameter"),
+        coords={dim: dataset[dim] for dim in dims if dim in dataset.coords}
         | parameter_coords(layout),
     )
 
 
-def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.Dataset:
+def _as_dims(sample_dims: str | Sequence[str] | None) -> tuple[str, ...]:
+    if sample_dims is None:
+        return SAMPLE_DIMS
+    return (sample_dims,) if isinstance(sample_dims, str) else tuple(sample_dims)
+
+
+def unflatten(
+    flat: xr.DataArray,
+    like: Any,
+    *,
+    group: str = "posterior",
+    sample_dims: str | Sequence[str] | None = None,
+) -> xr.Dataset:
     """Split an array along `parameter` back into named variables.
 
     Parameters
@@ -263,6 +283,8 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     like : InferenceData, DataTree or Dataset
         Gives the variables' dimensions and coordinates.
     group : str, default "posterior"
+    sample_dims : str or sequence of str, optional
+        Dimensions of the draws, ``("chain", "draw")`` when absent.
 
     Returns
     -------
@@ -285,30 +307,30 @@ def unflatten(flat: xr.DataArray, like: Any, *, group: str = "posterior") -> xr.
     """
     with containers.reading("like"):
         groups = containers.read(like, group).groups
-    containers.check_group(groups, group, "like")
+    dims = _as_dims(sample_dims)
+    containers.check_group(groups, group, "like", dims)
     dataset = groups[group]
     if not isinstance(flat, xr.DataArray) or "parameter" not in flat.dims:
         raise TypeError(f"flat must be what flatten returned, got {containers.brief_type(flat)}.")
     named = set(flat["variable"].values.tolist())
     if unknown := sorted(named - set(dataset.data_vars)):
         raise ValueError(f"like has no variable {', '.join(unknown)}, which flat has.")
-    layout = layout_of(dataset, [name for name in dataset.data_vars if name in named])
+    layout = layout_of(dataset, [name for name in dataset.data_vars if name in named], dims)
     wanted, labels = layout.labels(), flat["parameter"].values.tolist()
     positions = positions_of(wanted, labels)
     if positions is None:
         _refuse_elements(wanted, labels)
     if labels != wanted:
         flat = flat.isel(parameter=positions)
-    values = flat.transpose(*containers.SAMPLE_DIMS, "parameter").values
-    chains, draws = values.shape[:2]
+    values = flat.transpose(*dims, "parameter").values
     arrays = {
         variable.name: values[..., variable.columns]
-        .reshape(chains, draws, *variable.shape)
+        .reshape(*values.shape[:-1], *variable.shape)
         .astype(dataset.variables[variable.name].dtype, copy=False)
         for variable in layout.variables
     }
-    coords = {dim: flat[dim] for dim in containers.SAMPLE_DIMS if dim in flat.coords}
-    return dataset_from(arrays, layout, coords)
+    coords = {dim: flat[dim] for dim in dims if dim in flat.coords}
+    return dataset_from(arrays, layout, coords, dims)
 
 
 def positions_of(
@@ -341,11 +363,14 @@ def parameter_coords(layout: Layout) -> dict[str, Any]:
 
 
 def dataset_from(
-    arrays: Mapping[str, np.ndarray], layout: Layout, coords: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray],
+    layout: Layout,
+    coords: Mapping[str, Any],
+    sample_dims: Sequence[str] = SAMPLE_DIMS,
 ) -> xr.Dataset:
-    """Return named (chain, draw, ...) arrays as a Dataset with the layout's coordinates."""
+    """Return named arrays, draws first, as a Dataset with the layout's coordinates."""
     data = {
-        variable.name: ((*containers.SAMPLE_DIMS, *variable.dims), arrays[variable.name])
+        variable.name: ((*sample_dims, *variable.dims), arrays[variable.name])
         for variable in layout.variables
         if variable.name in arrays
     }

@@ -109,6 +109,19 @@ GROUPS = {
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
 }
 
+# What a batch's draws have beside attributes that the merged ones take over from them.
+BATCH_ATTRIBUTES = {
+    BATCH: "The batch's label.",
+    SIZE: "Number of its rows.",
+    POWER: "Power of its likelihood.",
+    PRIOR_POWER: "Power of the prior in it.",
+    TRANSFORMED: "Variables whose prior was powered in unconstrained space, as JSON.",
+    UNTRANSFORMED: "Variables whose prior was powered on their own scale, as JSON.",
+    SETTINGS: "How it was sampled, as JSON.",
+    VERSION: "Version of arviz_swiss that sampled it.",
+    PYMC_VERSION: "Version of PyMC.",
+}
+
 ATTRIBUTES = {
     POSTERIOR: {
         METHOD: "How the batches were merged.",
@@ -132,6 +145,9 @@ ATTRIBUTES = {
         REFINE_DOUBT: "The same as a sentence.",
         REFINE_REMEDY: "What to do about it.",
     },
+    LOCAL_MAPS: {
+        THROUGH: "Variables that others were moved as, by variable, as JSON.",
+    },
     CERTIFICATE: {
         STATUS: '"certified", "usable" or "not certified".',
         REASON: "Why.",
@@ -141,6 +157,8 @@ ATTRIBUTES = {
 
 VARIABLES = {
     TRANSFORM: {
+        ELEMENT: "Labels of all elements that were merged, in the order of the merge.",
+        UNCONSTRAINED_ELEMENT: "The same of the transformed variables in the space of the merge.",
         "mean": "Mean of the batch's draws.",
         "covariance": "Their covariance.",
         "power": "Power of the batch's likelihood.",

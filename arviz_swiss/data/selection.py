@@ -31,31 +31,33 @@ def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | 
 
 
 def select_names(
-    dataset: xr.Dataset, var_names=None, filter_vars=None, where: str = ""
+    dataset: xr.Dataset,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    where: str = "",
 ) -> list[str]:
     """Return the names that `var_names` and `filter_vars` select, in the dataset's order.
 
     ValueError, which begins with `where`, if they select none.
     """
-    var_names = checked_names(var_names, filter_vars)
-    if var_names is None:
+    names = checked_names(var_names, filter_vars)
+    if names is None:
         return list(dataset.data_vars)
     import arviz
 
-    one_draw = dataset.isel({dim: [0] for dim in SAMPLE_DIMS if dim in dataset.dims})
-    # ArviZ 1.x writes to the attributes, which a selection shares with the user's object.
-    one_draw.attrs = {}
+    # Names are all that is asked for, of whatever dimensions the draws have.
+    stand_in = xr.Dataset({name: (SAMPLE_DIMS, np.zeros((1, 1))) for name in dataset.data_vars})
     options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
     try:
-        selected = set(arviz.extract(one_draw, var_names=var_names, **options).data_vars)
+        selected = set(arviz.extract(stand_in, var_names=names, **options).data_vars)
     except KeyError:
         selected = set()
     if not selected:
-        found = ", ".join(dataset.data_vars)
-        asked = [var_names] if isinstance(var_names, str) else var_names
-        missing = [name for name in asked if name.removeprefix("~") not in dataset.data_vars]
+        present = ", ".join(dataset.data_vars)
+        listed = [names] if isinstance(names, str) else names
+        missing = [name for name in listed if name.removeprefix("~") not in dataset.data_vars]
         which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
-        raise ValueError(f"{where}var_names={var_names!r}{which}; the variables are {found}.")
+        raise ValueError(f"{where}var_names={names!r}{which}; the variables are {present}.")
     return [name for name in dataset.data_vars if name in selected]
 
 
@@ -67,25 +69,26 @@ def selected(
 ) -> xr.Dataset:
     """Return the variables and elements that ArviZ's arguments select."""
     check_coords(coords)
-    chosen = dataset[select_names(dataset, var_names, filter_vars)]
-    if unknown := [dim for dim in coords or {} if dim not in dataset.dims]:
+    labels = dict(coords or {})
+    variables = dataset[select_names(dataset, var_names, filter_vars)]
+    if unknown := [dim for dim in labels if dim not in dataset.dims]:
         raise ValueError(
             f"coords name {', '.join(unknown)}; the dimensions are {', '.join(dataset.dims)}."
         )
     # One value stays a dimension of length one, so that labels keep its index.
-    wanted = {
-        dim: np.atleast_1d(value) if not isinstance(value, slice) else value
-        for dim, value in (coords or {}).items()
-        if dim in chosen.dims
+    indexers = {
+        dim: value if isinstance(value, slice) else np.atleast_1d(value)
+        for dim, value in labels.items()
+        if dim in variables.dims
     }
     try:
-        return chosen.sel(wanted)
+        return variables.sel(indexers)
     except (KeyError, IndexError) as error:
-        raise ValueError(f"coords={dict(coords)!r}: {_missing_label(chosen, wanted)}.") from error
+        raise ValueError(f"coords={labels!r}: {_missing_label(variables, indexers)}.") from error
 
 
-def _missing_label(dataset: xr.Dataset, wanted: Mapping[str, Any]) -> str:
-    for dim, labels in wanted.items():
+def _missing_label(dataset: xr.Dataset, indexers: Mapping[str, Any]) -> str:
+    for dim, labels in indexers.items():
         index = dataset.get_index(dim)
         missing = [] if isinstance(labels, slice) else [x for x in labels if x not in index]
         if missing:

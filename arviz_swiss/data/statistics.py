@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.containers import SAMPLE_DIMS, native_kind
 
 
 def summary(dataset: xr.Dataset) -> Any:
@@ -49,7 +49,10 @@ def convergence(draws: np.ndarray) -> tuple[float, float, float]:
 
 
 def effective_size(draws: np.ndarray) -> float:
-    """Return ArviZ's effective sample size for the mean of one (chain, draw) array."""
+    """Return ArviZ's effective sample size for the mean of one (chain, draw) array.
+
+    What users read is ArviZ's; `base.effective` has the estimate for many series at once.
+    """
     import arviz
 
     return float(arviz.ess(draws, method="mean"))
@@ -58,16 +61,8 @@ def effective_size(draws: np.ndarray) -> float:
 def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     """Return ArviZ's Pareto-smoothed log weights, which sum to one, and k-hat.
 
-    Parameters
-    ----------
-    log_ratios : (draws,) array
-        Large where a draw should count much.
-
-    Returns
-    -------
-    tuple of (draws,) array and float
-        k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it
-        is infinite, and the weights are equal, where all ratios are zero.
+    k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it is
+    infinite, and the weights are equal, where all ratios are zero.
     """
     import arviz
 
@@ -78,7 +73,7 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
         return np.where(finite, -np.log(finite.sum()), -np.inf), 0.0
     # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
     with np.errstate(divide="ignore", invalid="ignore"):
-        if hasattr(arviz, "psislw"):
+        if native_kind() == "InferenceData":
             log_weights, khat = arviz.psislw(log_ratios)
         else:
             from arviz_stats.base import array_stats
@@ -92,7 +87,7 @@ def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, floa
     """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
     import arviz
 
-    if hasattr(arviz, "kde"):
+    if native_kind() == "InferenceData":
         return arviz.kde(draws, bw_return=True, **options)
     from arviz_stats.base import array_stats
 

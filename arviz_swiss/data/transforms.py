@@ -162,14 +162,9 @@ NAMED = {cls.name: cls for cls in (Log, Logit, Simplex, Ordered, Cholesky, Chole
 
 
 def resolve(choice: Any, variable: str) -> Any:
-    """Return the transform that a user named, or the user's own object.
+    """Return the transform that a user named for a variable, or the user's own object.
 
-    Parameters
-    ----------
-    choice : str, ("interval", low, high), object with forward and backward, or None
-        None means untransformed.
-    variable : str
-        The variable's name, for the error.
+    None means untransformed.
     """
     if choice is None:
         return Identity()
@@ -195,14 +190,7 @@ def describe(transforms: Mapping[str, Any]) -> str:
 
 
 def restore(text: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the transforms that `describe` wrote.
-
-    Parameters
-    ----------
-    text : str
-    own : mapping of variable to transform, optional
-        The user's own objects, which text cannot hold.
-    """
+    """Return the transforms that `describe` wrote; `own` are objects, which text cannot hold."""
     own = dict(own or {})
     restored = {}
     for name, spelled in json.loads(text).items():

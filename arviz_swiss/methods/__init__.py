@@ -17,26 +17,19 @@ space of the merge and of the kind that the method expects. Keyword-only argumen
 ``merge(method="name", option=...)``.
 """
 
-from arviz_swiss.methods import affine, averaging, gaussian, kernel, measures
-from arviz_swiss.methods.registry import (
-    METHODS,
-    Given,
-    Method,
-    check_options,
-    find,
-    register,
-)
+from arviz_swiss.methods.registry import METHODS, Given, Method, check_options, find, register
+
+# In the order in which errors and tables list the methods.
+from arviz_swiss.methods import moments, averages, kernel  # isort: skip
 
 __all__ = [
     "METHODS",
     "Given",
     "Method",
-    "affine",
-    "averaging",
+    "averages",
     "check_options",
     "find",
-    "gaussian",
     "kernel",
-    "measures",
+    "moments",
     "register",
 ]

@@ -19,12 +19,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
+
+from arviz_swiss.base.weights import effective_size, systematic
 
 SWEEPS = (50, 500)
 WORK = 15 * 10**7
 # Compiling takes numba 4 s and saves a tenth to a half of the time.
 WORTH_COMPILING = 3 * 10**9
-BLOCKS = 20
 
 
 class Walks(NamedTuple):
@@ -55,27 +57,11 @@ def sample(
     resampled by them. In the second half the walks only go on. Walks of common descent stay
     neighbours, so that an effective sample size counts them as what they are worth.
 
-    Parameters
-    ----------
-    draws : (batch, row, parameter) array
-        In coordinates where the kernels are round and the Gaussian product is diagonal and centred.
-    logs : (batch, row) array
-        Log density of each draw under its batch's Gaussian; zero without a Gaussian start.
-    precision : (parameter,) array
-        Of the Gaussian product; zero without a Gaussian start.
-    bandwidth : float
-    count : int
-        Number of draws to make.
-    sweeps : int, optional
-        How often a walk proposes a new draw for every batch; 50 to 500, fewer for larger problems,
-        when absent.
-    rng : Generator
-    compiled : bool, optional
-        Whether numba compiles the loop; None: where it is installed and pays.
-
-    Returns
-    -------
-    Walks
+    The draws are (batch, row, parameter), in coordinates where the kernels are round and the
+    Gaussian product is diagonal and centred. `logs` are their (batch, row) log densities under the
+    batches' Gaussians and `precision` that of the product: zeros without a Gaussian start. Sweeps
+    are 50 to 500, fewer for larger problems, when absent; None has numba compile the loop where it
+    is installed and pays.
     """
     batches, rows, parameters = draws.shape
     work = batches * count * (parameters + 20)
@@ -84,8 +70,8 @@ def sample(
         compiled = sweeps * work > WORTH_COMPILING and importlib.util.find_spec("numba") is not None
     advance = _compiled() if compiled else _advance
     norms = np.sum(draws**2, axis=-1)
-    chosen = rng.integers(rows, size=(batches, count))
-    mean = sum(batch[own] for batch, own in zip(draws, chosen, strict=True)) / batches
+    choices = rng.integers(rows, size=(batches, count))
+    mean = sum(batch[own] for batch, own in zip(draws, choices, strict=True)) / batches
     weights, before = np.zeros(count), np.zeros(count)
     for sweep in range(sweeps):
         share = min(2 * (sweep + 1) / sweeps, 1.0)
@@ -93,71 +79,44 @@ def sample(
         total = precision + kernel
         pull = share * kernel * kernel / total
         scores = share * (-0.5 * kernel / batches * norms - logs)
-        weights += _log_weight(scores, pull, chosen, mean) - before
-        if _effective(weights) < count / 2 or (share == 1.0 and np.ptp(weights) > 0):
-            kept = _systematic(weights, rng)
-            chosen, mean = np.ascontiguousarray(chosen[:, kept]), mean[kept]
+        weights += _log_weight(scores, pull, choices, mean) - before
+        if effective_size(weights) < count / 2 or (share == 1.0 and np.ptp(weights) > 0):
+            kept = systematic(softmax(weights), count, rng)
+            choices, mean = np.ascontiguousarray(choices[:, kept]), mean[kept]
             weights[:] = 0.0
         proposed = rng.integers(rows, size=(batches, count))
-        advance(draws, scores, pull, chosen, mean, proposed, np.log(rng.random(proposed.shape)))
-        before = _log_weight(scores, pull, chosen, mean)
+        advance(draws, scores, pull, choices, mean, proposed, np.log(rng.random(proposed.shape)))
+        before = _log_weight(scores, pull, choices, mean)
     noise = rng.standard_normal((count, parameters))
-    return Walks(mean * (kernel / total) + noise / np.sqrt(total), _used(chosen))
+    return Walks(mean * (kernel / total) + noise / np.sqrt(total), _used(choices))
 
 
-def effective_size(draws: np.ndarray) -> float:
-    """Return what the walks are worth, in independent ones, for the worst parameter's mean.
-
-    Walks of common descent are neighbours: the means of blocks scatter as much more than those of
-    independent draws as a draw is worth less.
-    """
-    length = len(draws) // BLOCKS
-    if length < 2:
-        return float(len(draws))
-    blocks = draws[: BLOCKS * length].reshape(BLOCKS, length, -1)
-    inflation = length * blocks.mean(axis=1).var(axis=0, ddof=1) / draws.var(axis=0, ddof=1)
-    return float(len(draws) / max(inflation.max(), 1.0))
-
-
-def _used(chosen: np.ndarray) -> np.ndarray:
+def _used(choices: np.ndarray) -> np.ndarray:
     """Return the effective number of different draws in each row."""
-    count = chosen.shape[1]
-    return np.array([count**2 / np.sum(np.bincount(row).astype(float) ** 2) for row in chosen])
+    count = choices.shape[1]
+    return np.array([count**2 / np.sum(np.bincount(row).astype(float) ** 2) for row in choices])
 
 
-def _log_weight(scores, pull, chosen, mean) -> np.ndarray:
-    return 0.5 * ((mean * mean) @ pull) + np.take_along_axis(scores, chosen, axis=1).sum(axis=0)
+def _log_weight(scores, pull, choices, mean) -> np.ndarray:
+    return 0.5 * ((mean * mean) @ pull) + np.take_along_axis(scores, choices, axis=1).sum(axis=0)
 
 
-def _effective(weights: np.ndarray) -> float:
-    relative = np.exp(weights - weights.max())
-    return relative.sum() ** 2 / (relative @ relative)
-
-
-def _systematic(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return indices that keep each walker as often as its weight says, to within one."""
-    relative = np.exp(weights - weights.max())
-    ends = np.cumsum(relative) / relative.sum()
-    places = (np.arange(weights.size) + rng.random()) / weights.size
-    return np.minimum(np.searchsorted(ends, places), weights.size - 1)
-
-
-def _advance(draws, scores, pull, chosen, mean, proposed, thresholds) -> None:
-    """Move all walkers, in place: `chosen` by (batch, walker), `mean` by (walker, parameter)."""
+def _advance(draws, scores, pull, choices, mean, proposed, thresholds) -> None:
+    """Move all walkers, in place: `choices` by (batch, walker), `mean` by (walker, parameter)."""
     batches = draws.shape[0]
     level = (mean * mean) @ pull
     for batch in range(batches):
-        old, new = chosen[batch], proposed[batch]
+        old, new = choices[batch], proposed[batch]
         moved = mean + (draws[batch, new] - draws[batch, old]) / batches
         moved_level = (moved * moved) @ pull
         gain = 0.5 * (moved_level - level) + scores[batch, new] - scores[batch, old]
         accepted = thresholds[batch] < gain
-        chosen[batch, accepted] = new[accepted]
+        choices[batch, accepted] = new[accepted]
         mean[accepted] = moved[accepted]
         level[accepted] = moved_level[accepted]
 
 
-def _advance_one_by_one(draws, scores, pull, chosen, mean, proposed, thresholds) -> None:
+def _advance_one_by_one(draws, scores, pull, choices, mean, proposed, thresholds) -> None:
     """Do the same as `_advance` in plain loops, for numba."""
     batches, _, parameters = draws.shape
     moved = np.empty(parameters)
@@ -166,7 +125,7 @@ def _advance_one_by_one(draws, scores, pull, chosen, mean, proposed, thresholds)
         for j in range(parameters):
             level += pull[j] * mean[walker, j] ** 2
         for batch in range(batches):
-            old, new = chosen[batch, walker], proposed[batch, walker]
+            old, new = choices[batch, walker], proposed[batch, walker]
             moved_level = 0.0
             for j in range(parameters):
                 step = (draws[batch, new, j] - draws[batch, old, j]) / batches
@@ -174,7 +133,7 @@ def _advance_one_by_one(draws, scores, pull, chosen, mean, proposed, thresholds)
                 moved_level += pull[j] * moved[j] ** 2
             gain = 0.5 * (moved_level - level) + scores[batch, new] - scores[batch, old]
             if thresholds[batch, walker] < gain:
-                chosen[batch, walker] = new
+                choices[batch, walker] = new
                 mean[walker] = moved
                 level = moved_level
 

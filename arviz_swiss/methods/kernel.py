@@ -5,14 +5,13 @@ a draw from every batch. A Metropolis-within-Gibbs sampler ("IMG") walks through
 the bandwidth shrinks ("anneals").
 """
 
-from numbers import Real
-
 import numpy as np
 
 from arviz_swiss.base import linalg
+from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.data.messages import warn
 from arviz_swiss.methods import img
-from arviz_swiss.methods.registry import Given, register
+from arviz_swiss.methods.registry import Given, checked_bandwidth, register
 
 # An estimate that rests on fewer draws of a batch is that of those draws, not of the batch.
 FEWEST_USED = 10
@@ -126,13 +125,6 @@ def nonparametric(
     return _walk(given, draws, basis, flat, no_logs, bandwidth, sweeps, rng, remedy)
 
 
-def checked_bandwidth(bandwidth: float) -> float:
-    """Return a bandwidth; ValueError if it is no positive number."""
-    if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
-        raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
-    return float(bandwidth)
-
-
 def _units(given: Given, standardise: bool) -> np.ndarray:
     """Return K, of which theta = K x makes kernels round in x."""
     size = given.pooled.mean.size
@@ -176,7 +168,8 @@ def _warn_lost(made: np.ndarray, used: np.ndarray, given: Given, remedy: str) ->
     Either alone is no sign of error: kernels so wide that the Gaussians decide rest on few draws,
     and the product of skewed batches is not where their Gaussians have it.
     """
-    effective = img.effective_size(made)
+    # Walks of common descent are neighbours, as the draws of a chain are.
+    effective = effective_sizes(made[None]).min()
     if used.min() >= FEWEST_USED and effective >= FEWEST_EFFECTIVE:
         return
     spread = np.sqrt(np.diag(given.pooled.covariance))

@@ -1,8 +1,9 @@
-"""Names and properties of the merging methods."""
+"""Names, properties and options of the merging methods."""
 
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,3 +98,10 @@ def check_options(
             f'method "{method.name}" has no option {", ".join(unknown)}. Its options are: {valid}; '
             f"all others are arguments of merge itself.{meant}"
         )
+
+
+def checked_bandwidth(bandwidth: float) -> float:
+    """Return a bandwidth; ValueError if it is no positive number."""
+    if not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
+        raise ValueError(f"bandwidth must be a positive number, got {bandwidth!r}")
+    return float(bandwidth)

@@ -1,10 +1,54 @@
 import numpy as np
 import pytest
-from scipy.stats import kurtosis, norm
+from scipy.stats import kurtosis, norm, skew, wasserstein_distance
 
+from arviz_swiss.base import distances
 from arviz_swiss.base.distances import excess_kurtosis, valley, valleys
 from arviz_swiss.checking.statistics import VALLEY
 from arviz_swiss.data import statistics
+
+
+@pytest.mark.parametrize("rows", [400, 500, 333])
+def test_wasserstein_distances_are_scipys(rows):
+    rng = np.random.default_rng(1)
+    sample, reference = rng.gamma(2.0, size=(rows, 3)), rng.standard_normal((400, 3))
+    expected = [wasserstein_distance(*pair) for pair in zip(sample.T, reference.T, strict=True)]
+    np.testing.assert_allclose(
+        distances.wasserstein(sample, reference) * reference.std(axis=0, ddof=1), expected
+    )
+
+
+def test_skewness_is_scipys():
+    sample = np.random.default_rng(2).gamma(2.0, size=(500, 3))
+    np.testing.assert_allclose(distances.skewness(sample), skew(sample, axis=0))
+    np.testing.assert_allclose(distances.skewness_influence(sample).mean(axis=0), 0, atol=1e-12)
+
+
+def test_moved_and_stretched_draws_are_as_far_off_as_they_were_moved():
+    rng = np.random.default_rng(3)
+    reference = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 4))
+    whitening = distances.whiten(reference)
+    assert distances.mahalanobis(reference, whitening) == pytest.approx(0, abs=1e-12)
+    assert distances.covariance_error(reference, whitening) == pytest.approx(0, abs=1e-12)
+    covariance = np.cov(reference.T)
+    shift = rng.standard_normal(4)
+    expected = np.sqrt(shift @ np.linalg.solve(covariance, shift))
+    assert distances.mahalanobis(reference + shift, whitening) == pytest.approx(expected)
+    # a covariance of c times that of the reference: (c - 1) in every direction
+    assert distances.covariance_error(3 * reference, whitening) == pytest.approx(8)
+
+
+def test_exact_dependences_are_no_directions():
+    weights = np.random.default_rng(4).dirichlet(np.ones(4), size=500)
+    assert distances.whiten(weights).matrix.shape == (4, 3)
+
+
+def test_samples_apart_have_no_density_in_common():
+    rng = np.random.default_rng(5)
+    sample = rng.standard_normal((1000, 1))
+    estimates = distances.densities(sample, statistics.kde)
+    assert distances.integrated_absolute(sample, estimates, statistics.kde)[0] < 1e-3
+    assert distances.integrated_absolute(sample + 50, estimates, statistics.kde)[0] == 1.0
 
 
 def test_excess_kurtosis_is_scipys():

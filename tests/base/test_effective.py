@@ -26,3 +26,11 @@ def test_effective_sizes_lie_between_one_and_all(seed, chains, draws):
 def test_chains_that_disagree_are_worth_little():
     series = np.random.default_rng(2).standard_normal((4, 100, 1))
     assert effective_sizes(series + 10 * np.arange(4)[:, None, None])[0] < 10
+
+
+def test_families_of_neighbours_are_worth_their_number():
+    rng = np.random.default_rng(24)
+    independent = rng.normal(size=(1, 2000, 3))
+    families = np.repeat(rng.normal(size=(1, 10, 3)), 200, axis=1)
+    assert effective_sizes(independent).min() > 500
+    assert effective_sizes(families).max() < 25

@@ -108,3 +108,58 @@ def test_moments_of_a_mixture():
     whole = np.concatenate(parts)
     np.testing.assert_allclose(found.mean, whole.mean(axis=0))
     np.testing.assert_allclose(found.covariance, np.cov(whole.T, ddof=0))
+
+
+def moments_with(mean, covariance, effective=1e9):
+    precision = np.linalg.inv(covariance)
+    return gaussian.Moments(np.asarray(mean, float), covariance, precision, 1000, effective)
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 6), count=st.integers(1, 6))
+def test_pooling_gives_back_what_was_divided(seed, size, count):
+    """Prior and likelihoods of a Gaussian model, in sub-posteriors of all three kinds."""
+    rng = np.random.default_rng(seed)
+
+    def normal():
+        factor = np.eye(size) + 0.4 * rng.standard_normal((size, size)) / np.sqrt(size)
+        return factor @ factor.T, rng.standard_normal(size)
+
+    def posterior(prior_power, power, terms):
+        precision = prior_power * prior[0] + power * sum(term[0] for term in terms)
+        natural = prior_power * prior[1] + power * sum(term[1] for term in terms)
+        covariance = np.linalg.inv(precision)
+        return moments_with(covariance @ natural, covariance)
+
+    prior, likelihoods = normal(), [normal() for _ in range(count)]
+    whole = posterior(1.0, 1.0, likelihoods)
+    prior_alone = posterior(1.0, 0.0, likelihoods)
+    for prior_power, power in ((1.0, count), (1.0 / count, 1.0), (1.0, 1.0)):
+        batches = [posterior(prior_power, power, [term]) for term in likelihoods]
+        missing = 1.0 - count * prior_power / power
+        missing = 0.0 if abs(missing) < 1e-12 else missing
+        pooled = gaussian.pool(batches, np.full(count, 1.0 / power), missing, prior_alone)
+        np.testing.assert_allclose(pooled.mean, whole.mean, atol=1e-8)
+        np.testing.assert_allclose(pooled.covariance, whole.covariance, atol=1e-8)
+        np.testing.assert_allclose(pooled.precision @ pooled.covariance, np.eye(size), atol=1e-8)
+        np.testing.assert_allclose(pooled.factor @ pooled.factor.T, pooled.precision, atol=1e-10)
+
+
+def test_a_pooled_mean_far_from_zero_loses_no_digits():
+    near = [moments_with([offset], np.eye(1) * 1e-12) for offset in (0.0, 2e-6)]
+    far = [moments._replace(mean=moments.mean + 2.0**20) for moments in near]
+    here, there = (gaussian.pool(batches, np.ones(2)) for batches in (near, far))
+    assert there.mean[0] - 2.0**20 == pytest.approx(here.mean[0], abs=2e-10)
+
+
+@pytest.mark.parametrize(("effective", "size"), [(100.0, 5), (30.0, 10), (1000.0, 500)])
+def test_what_few_draws_do_to_precisions_is_taken_back(effective, size):
+    # E[S^-1] = (n - 1) / (n - d - 2) V^-1
+    ratio = (effective - size - 2) / (effective - 1)
+    assert gaussian.precision_bias(effective, size) == pytest.approx(1 - np.sqrt(ratio))
+    enough = effective > 2 * (size + 2)
+    assert gaussian.correction(effective, size) == (pytest.approx(ratio) if enough else None)
+
+
+def test_fewer_draws_than_parameters_say_nothing():
+    assert gaussian.precision_bias(7.0, 5) == 1.0
+    assert gaussian.correction(7.0, 5) is None

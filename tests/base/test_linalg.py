@@ -126,3 +126,22 @@ def test_parameters_are_embedded_where_they_lie():
         x[free] = draw
         moved = whole.scale @ (x - whole.source) + whole.target
         np.testing.assert_allclose(moved[free], expected, rtol=1e-13)
+
+
+def test_barycenter_is_the_mean_of_roots_for_commuting_covariances():
+    rng = np.random.default_rng(7)
+    rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    spreads, weights = rng.uniform(0.5, 2, size=(3, 4)), np.array([0.5, 0.3, 0.2])
+    covariances = [(rotation * spread**2) @ rotation.T for spread in spreads]
+    expected = (rotation * (weights @ spreads) ** 2) @ rotation.T
+    np.testing.assert_allclose(
+        linalg.wasserstein_barycenter(covariances, weights), expected, atol=1e-9
+    )
+
+
+def test_transport_map_is_symmetric_and_carries_source_to_target(random_covariance):
+    rng = np.random.default_rng(8)
+    source, target = random_covariance(rng, 5), random_covariance(rng, 5)
+    mapped = linalg.transport_map(source, target)
+    np.testing.assert_allclose(mapped, mapped.T, atol=1e-12)
+    np.testing.assert_allclose(mapped @ source @ mapped, target, atol=1e-12)

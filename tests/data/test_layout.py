@@ -5,7 +5,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import arviz_swiss as az_swiss
+from arviz_swiss.data import flatten, unflatten
 from arviz_swiss.data.layout import (
     gather,
     gather_all,
@@ -31,32 +31,32 @@ def dataset_of(shapes, dtype=float, chains=2, draws=5):
 @given(SHAPES, st.sampled_from([np.float32, np.float64]))
 def test_unflatten_undoes_flatten(shapes, dtype):
     dataset = dataset_of(shapes, dtype)
-    flat = az_swiss.data.flatten(dataset)
+    flat = flatten(dataset)
     assert flat.sizes["parameter"] == sum(int(np.prod(shape, dtype=int)) for shape in shapes)
-    back = az_swiss.data.unflatten(flat, like=dataset)
+    back = unflatten(flat, like=dataset)
     xr.testing.assert_equal(back, dataset)
     assert {array.dtype for array in back.data_vars.values()} == {np.dtype(dtype)}
 
 
 def test_unflatten_goes_by_label():
     dataset = dataset_of([[3], []])
-    flat = az_swiss.data.flatten(dataset)
+    flat = flatten(dataset)
     turned = flat.isel(parameter=slice(None, None, -1))
-    xr.testing.assert_equal(az_swiss.data.unflatten(turned, like=dataset), dataset)
+    xr.testing.assert_equal(unflatten(turned, like=dataset), dataset)
     with pytest.raises(ValueError, match=r"Missing: v0\[0\]; not in like: none"):
-        az_swiss.data.unflatten(flat.isel(parameter=slice(1, None)), like=dataset)
+        unflatten(flat.isel(parameter=slice(1, None)), like=dataset)
     with pytest.raises(ValueError, match="like has no variable v1, which flat has"):
-        az_swiss.data.unflatten(flat, like=dataset.drop_vars("v1"))
+        unflatten(flat, like=dataset.drop_vars("v1"))
 
 
 def test_flatten_of_what_is_not_there():
     dataset = dataset_of([[3], []])
     with pytest.raises(ValueError, match='data has no group "prior"; its groups are: posterior'):
-        az_swiss.data.flatten({"posterior": {"mu": np.zeros((2, 5))}}, group="prior")
+        flatten({"posterior": {"mu": np.zeros((2, 5))}}, group="prior")
     with pytest.raises(ValueError, match="no mu; the variables are v0, v1"):
-        az_swiss.data.flatten(dataset, var_names="mu")
+        flatten(dataset, var_names="mu")
     with pytest.raises(ValueError, match="selects nothing"):
-        az_swiss.data.flatten(dataset, var_names=["~v0", "~v1"])
+        flatten(dataset, var_names=["~v0", "~v1"])
 
 
 def test_labels_are_arvizs(to_container):
@@ -71,26 +71,59 @@ def test_labels_are_arvizs(to_container):
         coords={"chain": [0, 1], "draw": np.arange(50), "term": ["a", "b", "c"]}
         | {"row": [3, 5], "col": ["y", "z"], "at": [0.5, 1.25]},
     )
-    labels = az_swiss.data.flatten(dataset).parameter.values.tolist()
+    labels = flatten(dataset).parameter.values.tolist()
     assert labels == list(az.summary(to_container(dataset)).index)
     assert labels[:2] + labels[4:6] == ["mu", "beta[a]", "m[3, y]", "m[3, z]"]
 
 
 def test_var_names_select_as_in_arviz():
     dataset = dataset_of([[], [2], []])
-    assert az_swiss.data.flatten(dataset, var_names="~v1").sizes["parameter"] == 2
-    flat = az_swiss.data.flatten(dataset, var_names=["v"], filter_vars="like")
+    assert flatten(dataset, var_names="~v1").sizes["parameter"] == 2
+    flat = flatten(dataset, var_names=["v"], filter_vars="like")
     assert flat.sizes["parameter"] == 4
 
 
 def test_order_of_dims_does_not_matter():
     dataset = dataset_of([[2, 3]])
     turned = dataset.transpose("d0_1", "draw", "d0_0", "chain")
-    straight = az_swiss.data.flatten(dataset)
-    by_label = az_swiss.data.flatten(turned).sel(
-        parameter=[f"v0[{j}, {i}]" for i in range(2) for j in range(3)]
-    )
+    straight = flatten(dataset)
+    by_label = flatten(turned).sel(parameter=[f"v0[{j}, {i}]" for i in range(2) for j in range(3)])
     np.testing.assert_array_equal(by_label.values, straight.values)
+
+
+@pytest.mark.parametrize(
+    "sample_dims", ["sample", ["sample"], ("draw", "chain"), ("chain", "w", "draw")]
+)
+def test_draws_may_have_other_dimensions(sample_dims):
+    dims = [sample_dims] if isinstance(sample_dims, str) else sample_dims
+    sizes = dict(zip(dims, (4, 3, 2), strict=False))
+    rng = np.random.default_rng(0)
+    dataset = xr.Dataset(
+        {
+            "mu": (tuple(sizes), rng.standard_normal(tuple(sizes.values()))),
+            "beta": (("term", *sizes), rng.standard_normal((2, *sizes.values()))),
+        },
+        coords={"term": ["a", "b"], dims[0]: list("wxyz")},
+    )
+    flat = flatten(dataset, sample_dims=sample_dims)
+    assert flat.dims == (*dims, "parameter")
+    np.testing.assert_array_equal(flat.sel(parameter="beta[b]"), dataset["beta"].sel(term="b"))
+    back = unflatten(flat, like=dataset, sample_dims=sample_dims)
+    xr.testing.assert_equal(back, dataset.transpose(*dims, "term"))
+    some = flatten(dataset, var_names="~mu", sample_dims=sample_dims)
+    assert some["parameter"].values.tolist() == ["beta[a]", "beta[b]"]
+
+
+def test_missing_dimensions_of_draws_are_named():
+    with pytest.raises(ValueError, match=r"no dimension sample, .*need dimensions \(sample, ...\)"):
+        flatten(dataset_of([[]]), sample_dims="sample")
+
+
+def test_draws_that_arviz_extracts_are_flattened(to_container):
+    dataset = dataset_of([[3], []])
+    extracted = az.extract(to_container(dataset), keep_dataset=True)
+    flat = flatten(extracted, sample_dims="sample")
+    np.testing.assert_array_equal(flat, flatten(dataset).values.reshape(10, 4))
 
 
 @pytest.mark.parametrize(

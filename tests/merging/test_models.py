@@ -43,5 +43,7 @@ def test_a_models_variables_and_coords():
     assert list(models.coords_of(model)["term"]) == ["a", "b"]
     assert list(models.observed_values(model)["y"]) == [1.0, 2.0]
     assert list(models.depending(model, ["beta"])) == ["scaled"]
-    assert list(models.model_space(model, ["scale", "beta"], ()).transforms) == ["scale"]
+    space = models.model_space(model, ["scale", "beta"], ())
+    assert list(space.transforms) == ["scale"]
+    assert list(space.deterministic_names) == ["scaled"]
     assert not models.model_space(model, ["scale", "beta"], ["scale"]).transforms

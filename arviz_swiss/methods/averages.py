@@ -1,15 +1,38 @@
-"""Methods that average the batches' empirical measures: by quantiles, or by geometric median."""
+"""Methods that average the batches: their draws, their quantiles, or their empirical measures."""
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from arviz_swiss.methods.kernel import checked_bandwidth
-from arviz_swiss.methods.registry import Given, register
+from arviz_swiss.methods.registry import Given, checked_bandwidth, register
 
 TINY = 1e-12
 MEDIAN_OF = 1000
 # Distances between all pairs of landmarks take long where there are more.
 FEWEST_LANDMARKS, MOST_LANDMARKS, ALL_LANDMARKS = 50, 500, 10_000
+
+
+@register("consensus", expects="fractionated", makes="draws")
+def consensus(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return consensus Monte Carlo's draws: ``(sum_b P_b)^-1 sum_b P_b theta_b``.
+
+    References
+    ----------
+    .. [1] Scott, Blocker, Bonassi, Chipman, George & McCulloch (2016), Bayes and big data: the
+       consensus Monte Carlo algorithm, International Journal of Management Science and Engineering
+       Management 11. https://doi.org/10.1080/17509653.2016.1142191
+    """
+    _, chains, length, parameters = draws.shape
+    merged = np.zeros((chains * length, parameters))
+    for batch, moments in zip(draws, given.moments, strict=True):
+        share = moments.precision @ given.pooled.covariance
+        merged += batch.reshape(-1, parameters) @ share
+    return merged.reshape(chains, length, parameters)
+
+
+@register("average", expects="fractionated", makes="draws")
+def average(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the plain average of the batches' draws."""
+    return draws.mean(axis=0)
 
 
 @register("quantile", expects="inflated", makes="draws")
@@ -75,8 +98,8 @@ def median(
         raise ValueError(f"landmarks must be at least 2, got {landmarks}")
     batches, chains, length, parameters = draws.shape
     rows = draws.reshape(batches, -1, parameters)
-    chosen = np.linspace(0, rows.shape[1] - 1, min(landmarks, rows.shape[1])).astype(int)
-    points = rows[:, chosen]
+    spaced = np.linspace(0, rows.shape[1] - 1, min(landmarks, rows.shape[1])).astype(int)
+    points = rows[:, spaced]
     if standardise:
         variances = [np.diag(moments.covariance) for moments in given.moments]
         points = points / np.sqrt(np.mean(variances, axis=0))
@@ -87,21 +110,14 @@ def median(
 
 
 def kernel_means(points: np.ndarray, bandwidth: float | None) -> np.ndarray:
-    """Return the mean kernel between the points of every two batches.
-
-    Parameters
-    ----------
-    points : (batch, point, parameter) array
-    bandwidth : float, optional
-        The median distance between points when absent.
-    """
+    """Return the mean kernel between the (batch, point, parameter) points of every two batches."""
     if bandwidth is None:
         together = points.reshape(-1, points.shape[-1])
         bandwidth = np.median(pdist(together[:: max(1, len(together) // MEDIAN_OF)]))
     means = np.empty((len(points), len(points)))
-    for i, one in enumerate(points):
-        for j, other in enumerate(points[: i + 1]):
-            squares = cdist(one, other, "sqeuclidean")
+    for i, first in enumerate(points):
+        for j, second in enumerate(points[: i + 1]):
+            squares = cdist(first, second, "sqeuclidean")
             means[i, j] = means[j, i] = np.exp(squares / (-2 * bandwidth**2)).mean()
     return means
 
@@ -109,10 +125,7 @@ def kernel_means(points: np.ndarray, bandwidth: float | None) -> np.ndarray:
 def geometric_median(inner: np.ndarray, tolerance: float = 1e-9, iterations: int = 1000):
     """Return the weights of the point with the least sum of distances, by Weiszfeld's algorithm.
 
-    Parameters
-    ----------
-    inner : (batch, batch) array
-        Inner products of the points.
+    The points are given by their inner products.
     """
     count = inner.shape[0]
     weights = np.full(count, 1.0 / count)

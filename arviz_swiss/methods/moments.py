@@ -1,4 +1,4 @@
-"""Methods that move each batch's draws by one affine map."""
+"""Methods that need the batches' moments alone: affine maps, and draws of one Gaussian."""
 
 import numpy as np
 
@@ -48,12 +48,12 @@ def location_scatter(given: Given, *, standardise: bool = True) -> list[AffineMa
     .. [1] Srivastava, Li & Dunson (2018), Scalable Bayes via barycenter in Wasserstein space,
        Journal of Machine Learning Research 19. https://doi.org/10.48550/arXiv.1508.05880
     """
-    target = weighted_mean(given)
-    units, covariances, barycenter = find_barycenter(given, standardise)
-    maps = [linalg.transport_map(one, barycenter) * (units[:, None] / units) for one in covariances]
+    target = _weighted_mean(given)
+    units, covariances, centre = _barycenter(given, standardise)
+    rescale = units[:, None] / units
     return [
-        AffineMap(one, moments.mean, target)
-        for one, moments in zip(maps, given.moments, strict=True)
+        AffineMap(linalg.transport_map(covariance, centre) * rescale, moments.mean, target)
+        for covariance, moments in zip(covariances, given.moments, strict=True)
     ]
 
 
@@ -70,18 +70,46 @@ def pool(given: Given) -> list[AffineMap]:
     return [AffineMap(unchanged, moments.mean, moments.mean) for moments in given.moments]
 
 
-def weighted_mean(given: Given) -> np.ndarray:
+@register("gaussian", expects="fractionated", makes="draws", pools=True)
+def gaussian(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return draws from the product of the batches' Gaussian approximations.
+
+    References
+    ----------
+    .. [1] Neiswanger, Wang & Xing (2014), Asymptotically exact, embarrassingly parallel MCMC,
+       Uncertainty in Artificial Intelligence. https://doi.org/10.48550/arXiv.1311.4780
+    """
+    return _normal(given.pooled.mean, given.pooled.covariance, draws.shape[1:], rng)
+
+
+@register("barycenter", expects="inflated", makes="draws")
+def barycenter(
+    given: Given, draws: np.ndarray, rng: np.random.Generator, *, standardise: bool = True
+) -> np.ndarray:
+    """Return draws from the Wasserstein barycenter of the batches' Gaussian approximations.
+
+    Distances are counted in the parameters' sds, unless `standardise` is False.
+
+    References
+    ----------
+    .. [1] Srivastava, Cevher, Dinh & Dunson (2015), WASP: Scalable Bayes via barycenters of subset
+       posteriors, Artificial Intelligence and Statistics.
+       https://proceedings.mlr.press/v38/srivastava15.html
+    """
+    units, _, centre = _barycenter(given, standardise)
+    return _normal(_weighted_mean(given), centre * np.outer(units, units), draws.shape[1:], rng)
+
+
+def _weighted_mean(given: Given) -> np.ndarray:
     """Return the mean of the batch means by the batches' weights."""
     return given.weights @ np.array([moments.mean for moments in given.moments])
 
 
-def find_barycenter(
-    given: Given, standardise: bool
-) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
+def _barycenter(given: Given, standardise: bool) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
     """Return the units, and in them the batches' covariances and their Wasserstein barycenter."""
-    variances = given.weights @ np.array([np.diag(one.covariance) for one in given.moments])
+    variances = given.weights @ np.array([np.diag(moments.covariance) for moments in given.moments])
     units = np.sqrt(variances) if standardise else np.ones_like(variances)
-    covariances = [one.covariance / np.outer(units, units) for one in given.moments]
+    covariances = [moments.covariance / np.outer(units, units) for moments in given.moments]
     try:
         return units, covariances, linalg.wasserstein_barycenter(covariances, given.weights)
     except np.linalg.LinAlgError as error:
@@ -89,3 +117,7 @@ def find_barycenter(
             f"the batches' Wasserstein barycenter was not found ({error}): their covariances, or "
             'the parameters\' units, differ too much. Leave standardise=True, or use "swiss".'
         ) from error
+
+
+def _normal(mean, covariance, shape, rng: np.random.Generator) -> np.ndarray:
+    return mean + rng.standard_normal(shape) @ linalg.cholesky(covariance).T
