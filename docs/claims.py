@@ -10,7 +10,7 @@ import numpy as np
 
 import arviz_swiss as az_swiss
 from arviz_swiss.base import linalg
-from arviz_swiss.merging.moments import Moments, pool
+from arviz_swiss.base.gaussian import Moments, pool
 
 
 def symmetric_root(matrix, power=0.5):

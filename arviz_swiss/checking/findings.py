@@ -17,12 +17,15 @@ from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.diagnostics import (
     AVOID_PRIOR,
     MOST_SHRUNK,
+    SAY_KIND,
     SHRINKAGE,
+    describe_doubt,
+    describe_guess,
     describe_prior_error,
+    doubt_kind,
 )
-from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, suggest_transforms
-from arviz_swiss.merging.kinds import SAY_KIND, describe_doubt, describe_guess, doubt_kind
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
 
 SKEWED = 1.0
 # Expected errors in posterior sds: worth a sentence, and a finding.

@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_swiss.data import schema
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.models import is_model, observed_values
-from arviz_swiss.merging.observed import summary
+from arviz_swiss.merging.origin import summary
 
 
 def check_shared(opened: Merged) -> None:

@@ -7,14 +7,16 @@ the processor's cache: xarray's stacking takes 30 times longer and cannot be und
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import select_names
 
 BLOCK_BYTES = 2**20
@@ -314,9 +316,12 @@ def unflatten(
     if unknown := sorted(named - set(dataset.data_vars)):
         raise ValueError(f"like has no variable {', '.join(unknown)}, which flat has.")
     layout = layout_of(dataset, [name for name in dataset.data_vars if name in named], dims)
-    labels, given = layout.labels(), flat["parameter"].values.tolist()
-    if given != labels:
-        flat = flat.isel(parameter=_positions(labels, given))
+    wanted, labels = layout.labels(), flat["parameter"].values.tolist()
+    positions = positions_of(wanted, labels)
+    if positions is None:
+        _refuse_elements(wanted, labels)
+    if labels != wanted:
+        flat = flat.isel(parameter=positions)
     values = flat.transpose(*dims, "parameter").values
     arrays = {
         variable.name: values[..., variable.columns]
@@ -328,18 +333,28 @@ def unflatten(
     return dataset_from(arrays, layout, coords, dims)
 
 
-def _positions(labels: Sequence[str], given: Sequence[str]) -> list[int]:
-    """Return where each label is given; refuse a set of labels that is not the same."""
-    positions = {label: position for position, label in enumerate(given)}
-    if len(given) != len(labels) or set(positions) != set(labels):
-        missing = [label for label in labels if label not in positions]
-        extra = [label for label in given if label not in set(labels)]
-        raise ValueError(
-            "flat does not hold every parameter of its variables once. "
-            f"Missing: {', '.join(missing[:8]) or 'none'}; not in like: "
-            f"{', '.join(extra[:8]) or 'none'}. Select after unflatten instead of before."
-        )
-    return [positions[label] for label in labels]
+def positions_of(
+    wanted: Sequence[Any] | pd.Index, labels: Sequence[Any] | pd.Index
+) -> np.ndarray | None:
+    """Return where each wanted label is; None unless the labels are the wanted ones, each once."""
+    expected, present = pd.Index(wanted), pd.Index(labels)
+    if expected.equals(present):
+        return np.arange(len(present))
+    if len(expected) != len(present) or not (expected.is_unique and present.is_unique):
+        return None
+    positions = present.get_indexer(expected)
+    return None if (positions < 0).any() else positions
+
+
+def _refuse_elements(wanted: Sequence[str], labels: Sequence[str]) -> NoReturn:
+    known, present = set(wanted), set(labels)
+    missing = [label for label in wanted if label not in present]
+    extra = [label for label in labels if label not in known]
+    raise ValueError(
+        "flat does not hold every parameter of its variables once. "
+        f"Missing: {brief(missing, 8) or 'none'}; not in like: {brief(extra, 8) or 'none'}. Select "
+        "after unflatten instead of before."
+    )
 
 
 def parameter_coords(layout: Layout) -> dict[str, Any]:

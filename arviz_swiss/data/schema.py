@@ -9,6 +9,7 @@ POSTERIOR = "posterior"
 SAMPLE_STATS = "sample_stats"
 OBSERVED_DATA = "observed_data"
 CONSTANT_DATA = "constant_data"
+PRIOR = "prior"
 TRANSFORM = "swiss_transform"
 DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
@@ -86,6 +87,11 @@ def unconstrained(group: str) -> str:
 def owner_coord(dim: str) -> str:
     """Return the coordinate that tells the batch of each element along `dim`."""
     return f"batch_{dim}"
+
+
+def own_coord(dim: str) -> str:
+    """Return the coordinate that holds the batches' own labels along `dim`, where they repeat."""
+    return f"own_{dim}"
 
 
 GROUPS = {

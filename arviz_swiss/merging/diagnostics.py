@@ -1,36 +1,41 @@
 """How good is the merge? What the batches' moments alone can tell, without a full-data run."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from arviz_swiss.base.bias import expected_error
-from arviz_swiss.base.gaussian import Gaussian, Moments, correction, precision_bias
+from arviz_swiss.base.gaussian import Gaussian, Moments, precision_bias
 from arviz_swiss.base.heterogeneity import (
     DISAGREE_ALL,
-    DISAGREE_ONE,
     batch_heterogeneity,
     compare_alone,
     fairness,
     heterogeneity,
-    name_disagreeing,
-    parameter_pvalues,
     scores,
 )
 from arviz_swiss.base.linalg import Spectrum
-from arviz_swiss.data.messages import MergeWarning, brief
 
+# A share by which sds may be too small before it is said.
 SHRINKAGE = 0.02
 # With Ledoit-Wolf covariances sds of correlated parameters are too small by as much as with sample
 # covariances, but never by more than this, also with half as many draws as parameters.
 MOST_SHRUNK = 0.6
-# In posterior sds: `report` tells smaller errors too.
-FAR_OFF = 1.0
 AVOID_PRIOR = (
     'Sample kind="fractionated" or "inflated" batches, which need no draws of the prior, or refine '
     "the merge."
+)
+# What the scatter of the batches' means says of their kind.
+LOOKS_PLAIN = "plain"
+LOOKS_INFLATED = "inflated"
+LOOKS_ALIKE = "alike"
+
+SAY_KIND = (
+    'kind="inflated" (likelihood to a power; powers=, N / n_b with total_size=N), '
+    'kind="full_prior" with prior= (draws of the prior; the model as it is on every batch), or '
+    'kind="fractionated" (prior to the power 1/B)'
 )
 
 
@@ -72,13 +77,8 @@ def diagnose_moments(
     (``p_b w = 1``) has no other batch to compare with: it counts in no p-value, and the influence
     of that batch is infinite.
 
-    Parameters
-    ----------
-    stands_for : float, default 1.0
-        Rows that the merged posterior stands for over rows that it has seen.
-    alone : bool, default True
-        Whether the batches alone were pooled. With a prior added or subtracted they are compared
-        with each other, since its error is no disagreement of theirs.
+    `alone` says that the batches alone were pooled. With a prior added or subtracted they are
+    compared with each other, since its error is no disagreement of theirs.
     """
     parameters = pooled.mean.size
     every = scores(batches, pooled, spectra, powers)
@@ -111,109 +111,89 @@ def diagnose_moments(
     )
 
 
-def warn_heterogeneity(
-    diagnostics: MomentDiagnostics,
-    batches: Sequence,
-    moments: Sequence[Moments],
-    powers: np.ndarray,
-    labels: Callable[[], Sequence[str]],
-) -> None:
-    """Warn, once, when the batches disagree by more than chance allows.
+def doubt_kind(q: float, degrees: int, powers: np.ndarray, kind_from: str) -> str | None:
+    """Return what the batches look like instead of the kind that they are taken for, else None.
 
-    Parameters
-    ----------
-    labels : callable
-        Gives the labels of the parameters.
+    Under a random partition Q is chi-squared. Batches whose likelihood was raised to no power, but
+    that are taken as inflated by p, have a p-th of that; inflated ones that are taken as plain p
+    times that. A doubt needs a Q in the tail and one that is likelier under the other kind. With r
+    the ratio of the powers, Q and Q r (or Q / r) are chi-squared, and the likelihoods are equal
+    where ``Q = degrees * log(r) / (r - 1)`` (or r times that).
+
+    `q` allows for the bias of few draws; `powers` are those that the batches are taken to be
+    sampled with. What sampled the batches and recorded their kind is not doubted. `LOOKS_ALIKE`
+    says that the means scatter less than rows split at random allow for any kind.
     """
-    by_parameter = parameter_pvalues(moments, powers)
-    least = diagnostics.batch_q_pvalue.min()
-    if diagnostics.q_pvalue < DISAGREE_ALL:
-        sign = (
-            f"Q = {diagnostics.q:.4g} on {diagnostics.q_df} degrees of freedom, "
-            f"p = {diagnostics.q_pvalue:.2g}"
-        )
-    elif by_parameter.min() < DISAGREE_ALL:
-        sign = f"in {labels()[int(by_parameter.argmin())]}: p = {by_parameter.min():.2g}"
-    elif least < DISAGREE_ONE / len(batches):
-        sign = f"p = {least:.2g} for one of {len(batches)} batches"
-    else:
-        return
-    found = name_disagreeing(moments, powers)
-    odd = [str(batches[position]) for position in found.named or found.worst]
-    named = f", most of all {brief(odd)}" if odd else ""
-    warnings.warn(
-        f"the batches disagree ({sign}){named}: sorted data, a misspecified model, or "
-        "chains that did not converge. The merged posterior may stand for none of them. Shuffle "
-        "the rows before splitting, and look at report(merged): one bad batch can be left out with "
-        "merge(..., drop=).",
-        MergeWarning,
-        stacklevel=3,
+    power = float(np.exp(np.mean(np.log(powers))))
+    ratio = max(power, powers.size)
+    if not degrees or ratio <= 1.0:
+        return None
+    equal = degrees * np.log(ratio) / (ratio - 1.0)
+    recorded = kind_from == "attributes"
+    if q < equal and chi2.cdf(q, degrees) < DISAGREE_ALL:
+        is_alike = recorded or power <= 1.0 or chi2.cdf(q * ratio, degrees) < DISAGREE_ALL
+        return LOOKS_ALIKE if is_alike else LOOKS_PLAIN
+    if recorded or power > 1.0 or q < ratio * equal or chi2.sf(q, degrees) >= DISAGREE_ALL:
+        return None
+    tails = chi2.cdf(q / ratio, degrees), chi2.sf(q / ratio, degrees)
+    return LOOKS_INFLATED if min(tails) >= DISAGREE_ALL else None
+
+
+def describe_guess(count: int) -> str:
+    """Return what it means that the kind of so many batches is not known."""
+    return (
+        'nothing says what the batches were sampled from, so they are taken as "inflated": prior '
+        f"times likelihood to the power {count}. If they are plain runs of the model, the merged "
+        f"sds are {np.sqrt(count):.2g} times too wide."
     )
 
 
-def warn_few_draws(diagnostics: MomentDiagnostics, weights: np.ndarray, covariance) -> None:
-    """Warn when few draws make the merged sds too small by over 2%, or cannot be corrected for."""
-    parameters, fewest = diagnostics.shift.shape[1], int(diagnostics.effective_size.min())
-    have = f"{fewest} effective draws of the squares for {parameters} parameters"
-    if covariance == "sample":
-        shrinkage = float(np.average(diagnostics.precision_bias, weights=weights))
-        if shrinkage > SHRINKAGE:
-            warnings.warn(
-                f"the merged sds are about {100 * shrinkage:.0f}% too small: {have} make the "
-                'batches\' precisions too large. Draw more, or pass covariance="corrected".',
-                MergeWarning,
-                stacklevel=3,
-            )
-    if covariance == "corrected" and correction(fewest, parameters) is None:
-        warnings.warn(
-            f"{have} are too few to correct the precision of every batch: the merged sds remain "
-            "too small. Draw more, or merge fewer parameters (var_names, model=).",
-            MergeWarning,
-            stacklevel=3,
-        )
-    if covariance == "shrunk":
-        shrinkage = float(np.average(diagnostics.precision_bias, weights=weights))
-        if shrinkage > SHRINKAGE:
-            warnings.warn(
-                f"the merged sds of correlated parameters are up to about "
-                f'{100 * min(shrinkage, MOST_SHRUNK):.0f}% too small: covariance="shrunk" cannot '
-                f"make up for {have}. Leave deterministics out (var_names, or model=), or draw "
-                f"more: {25 * (parameters + 2)} effective draws are enough.",
-                MergeWarning,
-                stacklevel=3,
-            )
+def describe_doubt(
+    doubt: str, q: float, degrees: int, powers: np.ndarray, kind_from: str
+) -> tuple[str, str]:
+    """Return what the batches look like, and what to do.
 
-
-def warn_few_prior_draws(prior: Moments, pooled: Gaussian, missing_prior: float) -> None:
-    """Warn when few draws of the prior put the merged sds off by over 2%.
-
-    Few draws make its precision, of which the pooling takes a multiple, too large.
+    Who named the kind knows it better than one of whom it was guessed: that a strong prior holds
+    the means together then comes first.
     """
-    parameters = prior.mean.size
-    factor = correction(prior.draws, parameters)
-    excess = np.inf if factor is None else 1.0 / factor - 1.0
-    share = np.einsum("ij,ji->", pooled.covariance, prior.precision) / parameters
-    error = abs(missing_prior) * excess * share / 2
-    if error > SHRINKAGE:
-        size = f"about {100 * error:.0f}% too {'large' if missing_prior < 0 else 'small'}"
-        warnings.warn(
-            f"the merged sds are {size if error < 1 else 'not to be trusted'}: {prior.draws} draws "
-            f"of the prior for {parameters} parameters make its precision too large, which counts "
-            f"{abs(missing_prior):.4g} times. Draw more of the prior, or pass "
-            'covariance="corrected".',
-            MergeWarning,
-            stacklevel=3,
+    wide = f"{np.exp(np.mean(np.log(powers)) / 2):.2g}"
+    tails = chi2.cdf(q, degrees), chi2.sf(q, degrees)
+    less, more = (f"(Q = {q:.3g} on {degrees} degrees of freedom, p = {p:.1g})" for p in tails)
+    if doubt == LOOKS_PLAIN and kind_from != "guess":
+        return (
+            "the batches' means scatter far less than those of inflated ones "
+            f"{less}: the prior informs most parameters more than the data, or these look like "
+            f"plain (full_prior) or fractionated batches. If they are, the merged sds are about "
+            f"{wide} times too wide.",
+            "if the prior is as strong as that, nothing. If the likelihood was not raised to a "
+            'power, pass kind="full_prior" with prior= (draws of the prior), or '
+            'kind="fractionated" if the prior was. If it was, see whether every batch has rows of '
+            "its own.",
         )
-
-
-def warn_prior_shape(error: float, missing_prior: float) -> None:
-    """Warn when the prior, taken as a Gaussian, puts the merged mean off by over a posterior sd."""
-    if error > FAR_OFF:
-        warnings.warn(
-            f"{describe_prior_error(error, missing_prior)} {AVOID_PRIOR}",
-            MergeWarning,
-            stacklevel=3,
+    if doubt == LOOKS_PLAIN:
+        return (
+            f"these look like plain (full_prior) or fractionated batches: their means scatter far "
+            f"less than those of inflated ones {less}. If they are, the merged sds are about "
+            f"{wide} times too wide.",
+            'if the likelihood was not raised to a power, pass kind="full_prior" with prior= '
+            '(draws of the prior), or kind="fractionated" if the prior was. If it was, see '
+            "whether every batch has rows of its own; where the prior informs most parameters "
+            "more than the data, nothing is wrong.",
         )
+    if doubt == LOOKS_INFLATED:
+        return (
+            "the batches disagree by about as much as inflated ones would if taken for plain ones "
+            f"{more}.",
+            'if the likelihood was raised to a power, pass kind="inflated" with powers=; if not, '
+            "shuffle the rows before splitting, or extend the model.",
+        )
+    return (
+        f"the batches are more alike than rows split at random make them {less}: every batch has "
+        "the same rows, or the prior informs most parameters more than the data, or the kind is "
+        "another one.",
+        "see that every batch has rows of its own, and that kind and powers are those that it was "
+        "sampled with.",
+    )
 
 
 def describe_prior_error(error: float, missing_prior: float) -> str:

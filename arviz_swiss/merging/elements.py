@@ -5,11 +5,12 @@ transforms go by the order that elements had in the merge, so that order is reco
 and every function on merged objects brings the draws back to it first.
 """
 
+import contextlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,9 @@ import xarray as xr
 
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
-from arviz_swiss.data.layout import Layout, place, with_times_as_stored
+from arviz_swiss.data.layout import Layout, place, positions_of, with_times_as_stored
 from arviz_swiss.data.messages import brief
 
-# Dimensions of `swiss_transform`, along which it holds the labels of all elements that were merged:
-# on the variables' own scale and, of transformed variables, in the space of the merge.
 MOST_NAMED = 8
 MAP_DIMS = ("round", "batch", "parameter", "parameter_bis")
 WHOLE = "Pass the merged object with all that was merged, and select from the result"
@@ -37,12 +36,8 @@ class Elements(NamedTuple):
 def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> dict[str, Any]:
     """Return the coordinates of `swiss_transform` that record the order of all elements.
 
-    Parameters
-    ----------
-    own, moved : Layout
-        Of the merged variables, on their own scale and in the space of the merge.
-    transformed : collection of str
-        Variables for which the two differ.
+    `own` and `moved` are the layouts on the variables' own scale and in the space of the merge,
+    which differ for those that were `transformed`.
     """
     changed = moved._replace(variables=tuple(v for v in moved.variables if v.name in transformed))
     return _record(schema.ELEMENT, own) | (
@@ -65,11 +60,11 @@ def _recorded(maps: xr.Dataset, along: str) -> dict[str, Elements]:
     labels, owners, dims = (
         maps[name].values.astype(str) for name in (along, f"{along}_variable", f"{along}_dims")
     )
-    found = {}
+    recorded = {}
     for name in dict.fromkeys(owners.tolist()):
         own = owners == name
-        found[name] = Elements(tuple(json.loads(dims[own][0])), labels[own].tolist())
-    return found
+        recorded[name] = Elements(tuple(json.loads(dims[own][0])), labels[own].tolist())
+    return recorded
 
 
 def in_order(groups: Groups, group: str) -> Groups:
@@ -99,11 +94,10 @@ def in_order(groups: Groups, group: str) -> Groups:
             )
         alike = _same_draws(groups[moved], draws, moved)
         ordered[moved] = _ordered(alike, maps, schema.UNCONSTRAINED_ELEMENT, moved)
-    if "sample_stats" in groups:
-        try:
-            ordered["sample_stats"] = _same_draws(groups["sample_stats"], draws, "sample_stats")
-        except ValueError:
-            del ordered["sample_stats"]
+    stats = ordered.pop(schema.SAMPLE_STATS, None)
+    if stats is not None:
+        with contextlib.suppress(ValueError):
+            ordered[schema.SAMPLE_STATS] = _same_draws(stats, draws, schema.SAMPLE_STATS)
     return ordered
 
 
@@ -133,7 +127,7 @@ def _as_given(dataset: xr.Dataset, given: xr.Dataset) -> xr.Dataset:
     return dataset.assign(turned) if turned else dataset
 
 
-def _selected(dataset: xr.Dataset, dim: str, labels: pd.Index) -> xr.Dataset:
+def _selected(dataset: xr.Dataset, dim: Hashable, labels: pd.Index) -> xr.Dataset:
     """Return the elements with these labels; not by `sel`, which takes booleans as a mask."""
     return dataset.isel({dim: dataset.get_index(dim).get_indexer(labels)})
 
@@ -154,8 +148,8 @@ def _along(dataset: xr.Dataset, dim: str, labels: pd.Index, group: str) -> xr.Da
         return dataset
     if set(dataset.get_index(dim)) != set(labels):
         raise ValueError(
-            f'group "{group}" has other labels along {dim} than group "swiss_transform": something '
-            f"was selected from one of them. {WHOLE}."
+            f'group "{group}" has other labels along {dim} than group "{schema.TRANSFORM}": '
+            f"something was selected from one of them. {WHOLE}."
         )
     return _selected(dataset, dim, labels)
 
@@ -180,7 +174,7 @@ def _check_draws(draws: xr.Dataset, maps: xr.Dataset, group: str) -> None:
         if strange := [label for label in owners if label not in known]:
             raise ValueError(
                 f'group "{group}" has chains of batch {", ".join(strange)}, which group '
-                f'"swiss_transform" does not have any more. {WHOLE}.'
+                f'"{schema.TRANSFORM}" does not have any more. {WHOLE}.'
             )
 
 
@@ -205,7 +199,7 @@ def _same_draws(dataset: xr.Dataset, draws: xr.Dataset, group: str) -> xr.Datase
             )
         dataset = _selected(dataset, dim, wanted)
     if "batch" in dataset.coords and "batch" in draws.coords:
-        owners, expected = (one["batch"].values.astype(str) for one in (dataset, draws))
+        owners, expected = (each["batch"].values.astype(str) for each in (dataset, draws))
         if not np.array_equal(owners, expected):
             raise other_draws(group)
     return dataset
@@ -231,9 +225,10 @@ def _ordered(dataset: xr.Dataset, maps: xr.Dataset, along: str, group: str) -> x
         dims = _dims_of(dataset, name, elements, where)
         labels = _labels(dataset, name, dims)
         if labels != elements.labels:
-            _check_all(labels, elements.labels, where)
-            shape = [dataset.sizes[dim] for dim in dims]
-            orders = _orders(labels, elements.labels, shape)
+            places = positions_of(elements.labels, labels)
+            if places is None:
+                _refuse_elements(labels, elements.labels, where)
+            orders = _orders(places, [dataset.sizes[dim] for dim in dims])
             dataset = dataset.isel(dict(zip(dims, orders, strict=True)))
             if _labels(dataset, name, dims) != elements.labels:
                 raise ValueError(f"{where}: the labels do not tell the elements apart. {WHOLE}.")
@@ -244,7 +239,7 @@ def _ordered(dataset: xr.Dataset, maps: xr.Dataset, along: str, group: str) -> x
 
 def _dims_of(dataset: xr.Dataset, name: str, elements: Elements, where: str) -> tuple[str, ...]:
     """Return the variable's own dimensions in the order of the merge."""
-    present = [dim for dim in dataset[name].dims if dim not in SAMPLE_DIMS]
+    present = [str(dim) for dim in dataset[name].dims if dim not in SAMPLE_DIMS]
     if set(present) == set(elements.dims):
         return elements.dims
     if len(present) != len(elements.dims):
@@ -257,7 +252,7 @@ def _dims_of(dataset: xr.Dataset, name: str, elements: Elements, where: str) -> 
         dims for dims in candidates if set(_labels(dataset, name, dims)) == set(elements.labels)
     ]
     if not fitting:
-        _check_all(_labels(dataset, name, candidates[0]), elements.labels, where)
+        _refuse_elements(_labels(dataset, name, candidates[0]), elements.labels, where)
     if len(fitting) > 1:
         raise ValueError(
             f"{where}: dimensions {elements.dims} have become {tuple(present)}, and their labels "
@@ -280,28 +275,27 @@ def _labels(dataset: xr.Dataset, name: str, dims: tuple[str, ...]) -> list[str]:
     return with_times_as_stored(Layout((variable,), coords)).labels()
 
 
-def _check_all(found: Sequence[str], expected: Sequence[str], where: str) -> None:
-    """Refuse elements that are not those of the merge, each once."""
-    counts, known = Counter(found), set(expected)
+def _refuse_elements(present: Sequence[str], expected: Sequence[str], where: str) -> NoReturn:
+    """Say how elements are not those of the merge, each once."""
+    counts, known = Counter(present), set(expected)
     missing = [label for label in expected if label not in counts]
-    others = [label for label in found if label not in known]
+    others = [label for label in present if label not in known]
     twice = [label for label, count in counts.items() if count > 1]
     reasons = (("without", missing), ("with the unknown", others), ("more than once with", twice))
-    if len(missing) == len(expected) == len(others) == len(found):
+    if len(missing) == len(expected) == len(others) == len(present):
         raise ValueError(
-            f"{where}: the labels have changed, from {brief(expected, 3)} to {brief(found, 3)}. "
+            f"{where}: the labels have changed, from {brief(expected, 3)} to {brief(present, 3)}. "
             "Give the elements their labels back (assign_coords), and relabel the result."
         )
-    said = [f"{word} {brief(labels, MOST_NAMED)}" for word, labels in reasons if labels]
-    if said:
-        raise ValueError(f"{where}: not the elements that were merged: {'; '.join(said)}. {WHOLE}.")
+    told = "; ".join(f"{word} {brief(labels, MOST_NAMED)}" for word, labels in reasons if labels)
+    raise ValueError(f"{where}: not the elements that were merged: {told}. {WHOLE}.")
 
 
-def _orders(found: Sequence[str], wanted: Sequence[str], shape: Sequence[int]) -> list[np.ndarray]:
-    """Return for each dimension the positions that bring the elements into the wanted order."""
-    places: Mapping[str, int] = {label: position for position, label in enumerate(found)}
-    now = np.unravel_index([places[label] for label in wanted], shape)
+def _orders(places: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
+    """Return for each dimension the positions that bring the elements to these places."""
     return [
         np.moveaxis(index.reshape(shape), axis, 0).reshape(length, -1)[:, 0]
-        for axis, (index, length) in enumerate(zip(now, shape, strict=True))
+        for axis, (index, length) in enumerate(
+            zip(np.unravel_index(places, shape), shape, strict=True)
+        )
     ]

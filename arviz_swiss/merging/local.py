@@ -3,16 +3,20 @@
 `local_draws` moves them and puts those of all batches side by side.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
-from arviz_swiss.data import transforms
-from arviz_swiss.merging.batches import Batch, Matched, is_missing_values, own_dims
+from arviz_swiss.data import schema, transforms
+from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.merging.batches import Batch, is_missing_values, own_dims
+from arviz_swiss.merging.match import Matched
 from arviz_swiss.merging.models import batch_space, depending
-from arviz_swiss.merging.space import Arrays, TransformSpace, check_only_none
+from arviz_swiss.merging.space import MODEL, Arrays, TransformSpace, check_only_none, required
 
 
 class LocalSpace(Protocol):
@@ -85,7 +89,8 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
     lengths differ between batches or the model says that the deterministic depends on local
     variables.
     """
-    batches, found = matched.batches, {}
+    batches = matched.batches
+    local: dict[str, str] = {}
     shared_dims = {dim for variable in matched.layout.variables for dim in variable.dims}
     for name in matched.local:
         if any(name not in batch.draws for batch in batches) or is_missing_values(batches, name):
@@ -96,16 +101,16 @@ def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
         differing = [dim for dim in own if not _same_index(batches, name, dim)]
         dims = differing or [dim for dim in own if dim not in shared_dims]
         if dims and len(differing) < 2:
-            found[name] = min(dims, key=lambda dim: not _has_default_labels(batches[0], dim))
-    if not found:
+            local[name] = min(dims, key=lambda dim: not _has_default_labels(batches[0], dim))
+    if not local:
         return {}
     dependents = depending(model, matched.local)
     for name in matched.deterministic:
         if all(_is_real(batch, name) for batch in batches):
-            dim = _dim_of_deterministic(batches, name, found, name in dependents)
+            dim = _dim_of_deterministic(batches, name, local, name in dependents)
             if dim is not None and dim not in shared_dims:
-                found[name] = dim
-    return found
+                local[name] = dim
+    return local
 
 
 def find_local_space(
@@ -130,6 +135,32 @@ def find_local_space(
     )
 
 
+def restore_local_space(
+    maps: xr.Dataset, draws: xr.Dataset, choices: Mapping[str, Any] | None, model: Any
+) -> LocalSpace:
+    """Return the space that local variables were moved in, by what `swiss_local` records."""
+    moved = json.loads(maps.attrs[schema.TRANSFORMS])
+    through = json.loads(maps.attrs.get(schema.THROUGH, "{}"))
+    if not moved and not through:
+        return LocalTransforms({})
+    if maps.attrs[schema.SPACE] != MODEL:
+        return LocalTransforms(transforms.restore(maps.attrs[schema.TRANSFORMS], choices))
+    free = [variable.name for variable in required(model).free_RVs]
+    axes = {
+        str(name): list(array.attrs["dims"]).index(array.attrs["dim"]) - len(SAMPLE_DIMS)
+        for name, array in maps.data_vars.items()
+        if name in free
+    }
+    space = batch_space(
+        model,
+        axes,
+        [str(name) for name in draws.data_vars if name not in maps],
+        untransformed=[name for name in axes if name not in moved],
+        deterministics=list(through.values()),
+    )
+    return space.through(through)
+
+
 def _same_index(batches: Sequence[Batch], name: str, dim: str) -> bool:
     first, *others = (batch.draws[name].get_index(dim) for batch in batches)
     return all(first.equals(other) for other in others)
@@ -152,9 +183,9 @@ def _dim_of_deterministic(
     if any(own_dims(batch, name) != own for batch in batches):
         return None
     lengths = [
-        [batch.draws[one].sizes[dim] for batch in batches]
-        for one, dim in local.items()
-        if one in batches[0].draws
+        [batch.draws[variable].sizes[dim] for batch in batches]
+        for variable, dim in local.items()
+        if variable in batches[0].draws
     ]
     for dim in own:
         if any(other != dim and not _same_index(batches, name, other) for other in own):

@@ -11,8 +11,7 @@ the mean linear in theta: e where the data tell it, z where they do not.
 """
 
 import json
-import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,14 +21,13 @@ import xarray as xr
 from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import as_rows, gather_all
-from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.batches import Batch, Matched, load_arrays, own_dims
-from arviz_swiss.merging.checks import check_finite
-from arviz_swiss.merging.draws import Draws
-from arviz_swiss.merging.joining import order_of
+from arviz_swiss.merging.batches import Batch, load_arrays, own_dims
+from arviz_swiss.merging.combine import Draws
+from arviz_swiss.merging.join import order_of
 from arviz_swiss.merging.local import LocalSpace
+from arviz_swiss.merging.match import Matched
+from arviz_swiss.merging.moments import Frame, refuse_not_finite, unconstrained
 from arviz_swiss.merging.space import TRIED, Arrays
-from arviz_swiss.merging.summaries import Frame, unconstrained
 
 # Where a deterministic fits no better than this, nothing is gained by moving it instead.
 LEAST_GAIN = 1e-6
@@ -73,17 +71,9 @@ def move_local(
 ) -> LocalDraws:
     """Return all batches' local variables, side by side, for every merged draw.
 
-    A merged chain takes, of every batch, the chain of the same number within the batch, counted
-    round. Labels that repeat between batches are prefixed by the batch's label.
-
-    Parameters
-    ----------
-    local : mapping of variable name to dimension
-        As `find_local` returns it.
-    draws : Draws
-        The merged draws of the shared variables.
-    coords : mapping of dimension to labels
-        The model's, which give the order of the elements if they hold all labels.
+    `local` is what `find_local` returned. A merged chain takes, of every batch, the chain of the
+    same number within the batch, counted round. Labels that repeat between batches are prefixed by
+    the batch's label; a model's `coords` give the order of the elements if they hold all labels.
     """
     batches = matched.batches
     sides = _sides(matched, local, coords)
@@ -102,57 +92,37 @@ def move_local(
         moved = {}
         for name, image in images.items():
             regression = _regression(image, source, own)
-            moved[name] = image[chains, : draws.length] + _change(step, regression, image.shape)
+            moved[name] = image[chains, : draws.length] + change(step, regression, image.shape)
             regressions[name].append(regression)
         moved |= space.backward(moved, draws.constrained)
-        moved |= {
-            name: values
-            for name, values in space.deterministics(draws.constrained | moved).items()
-            if name in computed
-        }
-        for name, dim in local.items():
-            axis = 2 + own_dims(batches[0], name).index(dim)
-            if name not in out:
-                out[name] = _empty(batches, name, moved[name].shape, axis, sides[dim].places.size)
-            places = sides[dim].places_of(batch.label)
-            out[name][(slice(None),) * axis + (places,)] = moved[name]
-    return LocalDraws(
-        _pack_posterior(batches, local, sides, out),
-        _pack_maps(batches, local, sides, regressions, frame).assign_attrs(
-            {
-                schema.SPACE: space.name,
-                schema.TRANSFORMS: space.describe(),
-                schema.THROUGH: json.dumps(through),
-            }
-        ),
-        [dim for dim, side in sides.items() if not side.is_ordered],
-    )
+        every = space.deterministics(draws.constrained | moved)
+        moved |= {name: values for name, values in every.items() if name in computed}
+        _put_beside(out, moved, batch, batches, local, sides)
+    maps = _pack_maps(batches, local, sides, regressions, frame)
+    maps.attrs = {
+        schema.SPACE: space.name,
+        schema.TRANSFORMS: space.describe(),
+        schema.THROUGH: json.dumps(through),
+    }
+    unordered = [dim for dim, side in sides.items() if not side.is_ordered]
+    return LocalDraws(_pack_posterior(batches, sides, out), maps, unordered)
 
 
-def warn_unordered(matched: Matched, local: Mapping[str, str], found: LocalDraws) -> None:
-    """Say where predictions of a model of all data, which go by position, would be wrong."""
-    dims = {local[name] for name in matched.local if name in local}
-    wrong = [dim for dim in found.unordered if dim in dims]
-    if not wrong:
-        return
-    repeated = [dim for dim in wrong if f"own_{dim}" in found.maps.coords]
-    if repeated:
-        remedy = (
-            f"The labels along {', '.join(repeated)} repeat between batches: give the model coords "
-            "with a label of its own for every group, and sample again"
-        )
-    else:
-        remedy = (
-            "Pass the model of all data (after drop=, of the remaining rows) as model=, whose "
-            "coords give the order"
-        )
-    warnings.warn(
-        f"the order of the elements along {', '.join(wrong)} in the full data is not known. PyMC "
-        "takes them by position, or draws them anew from the prior, so that predictions and log "
-        f"likelihoods of the merged posterior would be wrong. {remedy}.",
-        MergeWarning,
-        stacklevel=3,
-    )
+def _put_beside(
+    out: Arrays,
+    moved: Arrays,
+    batch: Batch,
+    batches: Sequence[Batch],
+    local: Mapping[str, str],
+    sides: Mapping[str, Side],
+) -> None:
+    """Write one batch's moved variables to their places in `out`."""
+    for name, dim in local.items():
+        axis = 2 + own_dims(batches[0], name).index(dim)
+        if name not in out:
+            out[name] = _empty(batches, name, moved[name].shape, axis, sides[dim].places.size)
+        places = sides[dim].places_of(batch.label)
+        out[name][(slice(None),) * axis + (places,)] = moved[name]
 
 
 def _sides(
@@ -231,17 +201,17 @@ def _computed(
 
     A model that belongs to one batch may hold that batch's data in them, which is wrong for others.
     """
-    found = set(names)
+    computed = set(names)
     for batch in batches:
         arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
         few = {name: array[:1, :TRIED] for name, array in arrays.items()}
-        found &= {
+        computed &= {
             name
             for name, array in space.deterministics(few).items()
             if array.shape == few[name].shape
             and np.allclose(array, few[name], rtol=1e-4, atol=1e-8, equal_nan=True)
         }
-    return found
+    return computed
 
 
 def _better_lines(
@@ -265,18 +235,18 @@ def _better_lines(
         gains.append({})
         for (name, image), slope in space.slopes(arrays).items():
             if image in computed:
-                spreads = [_spread(arrays[one], source, own) for one in (name, image)]
+                spreads = [_spread(arrays[each], source, own) for each in (name, image)]
                 with np.errstate(divide="ignore", invalid="ignore"):
                     gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
                 gains[-1][name, image] = gain
     total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
-    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.get)
+    best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.__getitem__)
     return dict(best)
 
 
 def _spread(image: np.ndarray, source: np.ndarray, moments: Moments) -> np.ndarray:
     """Return the elements' sds about their regression on the shared parameters."""
-    rest = image - _change(source, _regression(image, source, moments), image.shape)
+    rest = image - change(source, _regression(image, source, moments), image.shape)
     return rest.std(axis=(0, 1))
 
 
@@ -294,7 +264,7 @@ def _images(
     images = {name: array for name, array in arrays.items() if name not in computed}
     images |= space.forward(load_arrays(batch, frame.constrained) | arrays)
     if not all(np.isfinite(image).all() for image in images.values()):
-        check_finite(batch, images, space.transforms)
+        refuse_not_finite(batch, images, space.transforms)
     return images
 
 
@@ -315,7 +285,7 @@ def _regression(image: np.ndarray, shared: np.ndarray, moments: Moments) -> np.n
     return np.linalg.lstsq(centred, local - local.mean(axis=0), rcond=None)[0] / units[:, None]
 
 
-def _change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Return how far local draws go with a step of the shared ones."""
     return (step @ regression).reshape(*step.shape[:2], *shape[2:])
 
@@ -327,9 +297,7 @@ def _empty(
     return np.empty((*shape[:axis], length, *shape[axis + 1 :]), dtype)
 
 
-def _pack_posterior(
-    batches: Sequence[Batch], local: Mapping[str, str], sides: Mapping[str, Side], out: Arrays
-) -> xr.Dataset:
+def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Arrays) -> xr.Dataset:
     first = batches[0].draws
     data = {
         name: (
@@ -340,7 +308,7 @@ def _pack_posterior(
         for name, values in out.items()
     }
     used = {dim for dims, *_ in data.values() for dim in dims}
-    coords = {}
+    coords: dict[Hashable, Any] = {}
     for name, coord in first.coords.items():
         if not set(coord.dims) & set(sides) and coord.dims and set(coord.dims) <= used:
             coords |= {} if set(coord.dims) & set(containers.SAMPLE_DIMS) else {name: coord}
@@ -350,13 +318,14 @@ def _pack_posterior(
     return xr.Dataset(data, coords=coords)
 
 
-def _joined_coord(batches: Sequence[Batch], name: str, side: Side) -> dict[str, Any]:
+def _joined_coord(batches: Sequence[Batch], name: Hashable, side: Side) -> dict[Hashable, Any]:
     """Return a further coordinate of the elements, if all batches have it."""
-    found = [batch.draws.coords.get(name) for batch in batches]
-    if any(coord is None or coord.dims != found[0].dims or coord.ndim > 1 for coord in found):
+    coords = [batch.draws.coords[name] for batch in batches if name in batch.draws.coords]
+    dims = coords[0].dims
+    if len(coords) < len(batches) or len(dims) > 1 or any(coord.dims != dims for coord in coords):
         return {}
-    values = np.concatenate([coord.values for coord in found])
-    return {name: (found[0].dims, values[np.argsort(side.places)])}
+    values = np.concatenate([coord.values for coord in coords])
+    return {name: (dims, values[np.argsort(side.places)])}
 
 
 def _pack_maps(
@@ -371,11 +340,12 @@ def _pack_maps(
     The coordinate `batch_<dim>` tells where an element belongs. In the group of the draws it would
     break ArviZ's summary, which stacks variables with and without it.
     """
-    data, coords = {}, {"parameter": np.array(frame.labels)}
+    data: dict[str, Any] = {}
+    coords: dict[str, Any] = {"parameter": np.array(frame.labels)}
     for dim, side in sides.items():
         coords |= {dim: side.labels, schema.owner_coord(dim): (dim, side.owners)}
         if side.is_relabelled:
-            coords[f"own_{dim}"] = (dim, side.own_labels)
+            coords[schema.own_coord(dim)] = (dim, side.own_labels)
     for name, parts in regressions.items():
         element = f"{name}_element"
         owners = np.repeat([batch.label for batch in batches], [part.shape[1] for part in parts])
@@ -384,54 +354,3 @@ def _pack_maps(
         data[name] = (("parameter", element), values, {"dim": local[name], "dims": dims})
         coords[schema.owner_coord(element)] = (element, owners)
     return xr.Dataset(data, coords=coords)
-
-
-def before_the_merge(
-    draws: xr.Dataset,
-    maps: xr.Dataset,
-    label: str,
-    space: LocalSpace,
-    step: np.ndarray,
-    before: Arrays,
-) -> xr.Dataset:
-    """Return one batch's own local draws.
-
-    Parameters
-    ----------
-    draws : Dataset
-        The merged draws in the batch's chains.
-    maps : Dataset
-        As `move_local` returns it.
-    step : array
-        How far the merge moved the parameters that vary, (chain, draw, parameter).
-    before : dict of str to array
-        The shared variables before the merge.
-    """
-    dims = {name: array.attrs["dim"] for name, array in maps.data_vars.items()}
-    own = {}
-    for dim in dict.fromkeys(dims.values()):
-        labels = maps[dim].values[maps[schema.owner_coord(dim)].values.astype(str) == label]
-        missing = draws.get_index(dim).get_indexer(pd.Index(labels)) < 0
-        if missing.any():
-            raise ValueError(
-                f"the merged object has no element {labels[missing][0]!s} along {dim}, which batch "
-                f'"{label}" had. Undo the merge before selecting elements.'
-            )
-        own[dim] = labels
-    chosen = draws[list(dims)].sel(own)
-    chosen = chosen.map(lambda array: array.transpose(*maps[array.name].attrs["dims"]))
-    arrays = {name: chosen[name].values for name in dims}
-    shared = {name: draws[name].values for name in draws.data_vars if name not in dims}
-    images = arrays | space.forward(shared | arrays)
-    moved = {}
-    for name, image in images.items():
-        mine = maps[schema.owner_coord(f"{name}_element")].values.astype(str) == label
-        moved[name] = image - _change(step, maps[name].values[:, mine], image.shape)
-    moved |= space.backward(moved, before)
-    restored = chosen.assign(
-        {n: chosen[n].copy(data=moved[n].astype(chosen[n].dtype)) for n in dims}
-    )
-    for dim, labels in own.items():
-        if f"own_{dim}" in maps.coords:
-            restored = restored.assign_coords({dim: maps[f"own_{dim}"].sel({dim: labels}).values})
-    return restored

@@ -3,54 +3,86 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arviz_swiss import methods
 from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import prior_error
-from arviz_swiss.base.gaussian import Gaussian, Moments, pool
+from arviz_swiss.base.gaussian import Gaussian, Moments
+from arviz_swiss.base.linalg import Spectrum
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
-from arviz_swiss.merging import pack
-from arviz_swiss.merging.batches import (
-    check_holdable,
-    match,
-    opened,
-    positions_kept,
-    prior_batches,
-    warn_left_out,
+from arviz_swiss.data.containers import Container, Groups
+from arviz_swiss.merging import pack, warn
+from arviz_swiss.merging.batches import Batch, opened
+from arviz_swiss.merging.combine import (
+    Draws,
+    make_draws,
+    move_batches,
+    pool_batches,
+    rescale,
+    rescaled_maps,
+    variance_factors,
 )
-from arviz_swiss.merging.checks import check_covariance
-from arviz_swiss.merging.diagnostics import (
-    diagnose_moments,
-    warn_few_draws,
-    warn_few_prior_draws,
-    warn_heterogeneity,
-    warn_prior_shape,
-)
-from arviz_swiss.merging.draws import make_draws, move_batches
+from arviz_swiss.merging.diagnostics import LOOKS_INFLATED, MomentDiagnostics, diagnose_moments
 from arviz_swiss.merging.elements import element_coords
-from arviz_swiss.merging.glance import warn_poor_batches
-from arviz_swiss.merging.joining import groups_not_joined, join_data
-from arviz_swiss.merging.kinds import LOOKS_INFLATED, warn_kind
-from arviz_swiss.merging.local import find_local, find_local_space
-from arviz_swiss.merging.local_draws import move_local, warn_unordered
+from arviz_swiss.merging.join import join_groups
+from arviz_swiss.merging.labels import positions_kept
+from arviz_swiss.merging.local import LocalSpace, find_local, find_local_space
+from arviz_swiss.merging.local_draws import LocalDraws, move_local
+from arviz_swiss.merging.match import Matched, check_holdable, match
 from arviz_swiss.merging.models import coords_of, free_variables, plain_model
-from arviz_swiss.merging.origin import check_one_run
-from arviz_swiss.merging.powers import (
-    Powers,
-    check_prior_counted,
-    check_prior_used,
-    describe_rest,
-    keep,
-    resolve_powers,
+from arviz_swiss.merging.moments import (
+    Estimator,
+    Frame,
+    check_covariance,
+    find_frame,
+    summarise,
+    summarise_prior,
 )
-from arviz_swiss.merging.repeats import check_distinct
-from arviz_swiss.merging.rescaling import rescale, rescaled_maps, variance_factors
+from arviz_swiss.merging.origin import check_distinct, check_one_run
+from arviz_swiss.merging.powers import Powers, describe_rest, find_priors, keep, resolve_powers
 from arviz_swiss.merging.space import check_powered_space, find_space, split_choices
-from arviz_swiss.merging.summaries import find_frame, summarise, summarise_prior
+from arviz_swiss.methods.registry import Method
+
+
+class Kept(NamedTuple):
+    """The batches that are merged, their powers, and the labels of those that were dropped."""
+
+    batches: list[Batch]
+    powers: Powers
+    dropped: list[str]
+
+
+class Flat(NamedTuple):
+    """Matched batches, and the vectors that their draws become in the space of the merge.
+
+    `local` are the variables of one batch alone that go along, by dimension, `coords` a model's
+    labels, by which they and the data are put in order.
+    """
+
+    matched: Matched
+    frame: Frame
+    local: dict[str, str]
+    local_space: LocalSpace
+    coords: dict[str, Any]
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches, elements in the order of the first."""
+        return self.matched.batches
+
+
+class Summary(NamedTuple):
+    """Moments of the batches, of the prior where it is needed, and of the merged posterior."""
+
+    moments: list[Moments]
+    prior: Moments | None
+    pooled: Gaussian
+    spectra: list[Spectrum]
+    diagnostics: MomentDiagnostics
 
 
 def merge(
@@ -69,7 +101,7 @@ def merge(
     model: Any = None,
     random_seed: int | np.random.Generator | None = None,
     **options: Any,
-) -> Any:
+) -> Container:
     r"""Merge the draws of sub-posteriors, one per batch of the data, into one posterior.
 
     By default each batch's draws are moved by one affine map, so that all have the mean and the
@@ -200,120 +232,150 @@ def merge(
     >>> bool(abs(merged["posterior"]["mu"].mean()) < 0.1)
     True
     """
-    chosen = methods.find(method)
-    methods.check_options(chosen, options, list(inspect.signature(merge).parameters))
+    recipe = methods.find(method)
+    methods.check_options(recipe, options, list(inspect.signature(merge).parameters))
     check_covariance(covariance)
     model = plain_model(model, "model")
     with opened(idatas, group) as (batches, container):
-        kept = positions_kept(batches, drop)
-        dropped = [batch.label for batch in batches if batch.position not in kept]
-        counted = keep(resolve_powers(batches, kind, powers), kept)
-        remaining = [batches[position] for position in kept]
-        check_one_run(remaining)
-        matched = match(remaining, var_names, filter_vars, free_variables(model))
+        kept = _keep(batches, drop, resolve_powers(batches, kind, powers))
+        matched = match(kept.batches, var_names, filter_vars, free_variables(model))
         check_holdable(matched, container)
-        batches = matched.batches
-        check_prior_used(counted, prior)
-        priors = prior_batches(batches, prior) if counted.missing_prior else []
-        check_prior_counted(counted, has_prior=bool(priors), batches=batches)
-        factors = variance_factors(chosen, counted)
-        # Inflating changes the distribution of local variables given the shared ones.
-        local = find_local(matched, model) if counted.kind != "inflated" else {}
-        choices, local_choices = split_choices(transforms, {*matched.local, *local})
-        space = find_space(matched, choices, model)
-        local_space = find_local_space(matched, local, local_choices, model)
-        check_powered_space(batches, space, counted.kind, choices)
-        frame = find_frame(matched, space)
-        warn_left_out(matched, {*space.deterministic_names, *local}, model is not None)
-
-        moments = [summarise(batch, frame, covariance) for batch in batches]
-        if group != "prior":
-            check_distinct(batches, moments, frame.constrained)
-        prior_moments, prior_draws = None, None
-        if priors:
-            prior_moments, prior_draws = summarise_prior(priors, frame, covariance)
-        pooled = _pool(moments, counted, prior_moments)
-        spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
-        given = rescale(moments, pooled, spectra, counted.weights, factors)
-        diagnostics = diagnose_moments(
-            moments,
-            pooled,
-            spectra,
-            counted.likelihood,
-            counted.stands_for,
-            alone=prior_moments is None,
+        priors = find_priors(matched.batches, kept.powers, prior)
+        factors = variance_factors(recipe, kept.powers)
+        flat = _flatten(matched, kept.powers, transforms, model)
+        summary = _summarise(flat, kept.powers, priors, covariance)
+        _warn(flat, kept, summary, covariance, recipe, has_model=model is not None)
+        given = rescale(
+            summary.moments, summary.pooled, summary.spectra, kept.powers.weights, factors
         )
-        warn_few_draws(diagnostics, counted.weights, covariance)
-        if prior_moments is not None:
-            off = prior_error(prior_draws, prior_moments, pooled, counted.missing_prior)
-            diagnostics = diagnostics._replace(prior_error=off)
-            warn_prior_shape(off, counted.missing_prior)
-        if prior_moments is not None and covariance == "sample":
-            warn_few_prior_draws(prior_moments, pooled, counted.missing_prior)
-        sampled = counted.likelihood * counted.stands_for
-        doubt = warn_kind(diagnostics, sampled, counted.kind_from, len(kept) + len(dropped))
-        if doubt != LOOKS_INFLATED:
-            warn_heterogeneity(diagnostics, batches, moments, sampled, lambda: frame.labels)
-
-        needs_gaussian = not chosen.any_shape
-        warn_poor_batches(batches, [m.glance for m in moments], frame, counted.kind, needs_gaussian)
-
-        if chosen.makes == "maps":
-            affine = rescaled_maps(chosen.combine(given, **options), factors)
-            draws = move_batches(batches, frame, affine)
+        if recipe.makes == "maps":
+            maps = rescaled_maps(recipe.combine(given, **options), factors)
+            draws = move_batches(flat.batches, flat.frame, maps)
         else:
-            affine = None
-            rng = generator(random_seed)
-            combine = partial(chosen.combine, given, rng=rng, **options)
-            draws = make_draws(batches, frame, moments, factors, combine)
-        data, left_out, unordered = join_data(batches, coords_of(model), set(local.values()))
-        left_out += groups_not_joined(batches)
-        beside = None
-        if local:
-            beside = move_local(
-                matched, local, local_space, frame, moments, draws, coords_of(model)
-            )
-            warn_unordered(matched, local, beside)
-            unordered += beside.unordered
-        has_stats = draws.owners and group in ("posterior", "unconstrained_posterior")
-        stats = pack.join_stats(batches, draws.length) if has_stats else None
-        if stats is None and any("sample_stats" in batch.groups for batch in batches):
-            left_out.append("sample_stats")
-        said = {schema.METHOD: method, schema.KIND: counted.kind}
-        if left_out:
-            said[schema.LEFT_OUT] = ", ".join(left_out)
-        if local:
-            said[schema.LOCAL] = ",".join(name for name in matched.local if name in local)
-        if unordered:
-            said[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
-        if factors is not None:
-            said[schema.RESCALED] = f"from {counted.kind} to {chosen.expects}"
-        if dropped:
-            said |= {schema.DROPPED: dropped, schema.STANDS_FOR: describe_rest(counted)}
-        groups = pack.pack_draws(draws, frame, batches, stats, said) | data
-        if beside is not None:
-            groups = pack.add_local(groups, group, beside)
-        coords = pack.transform_coords(batches, frame)
-        elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
-        groups[schema.TRANSFORM] = pack.pack_transform(
-            batches, moments, affine, pooled, counted, coords | elements
-        ).assign_attrs(
-            {
-                schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
-                schema.KIND_FROM: counted.kind_from,
-            }
-        )
-        groups[schema.DIAGNOSTICS] = pack.pack_diagnostics(diagnostics, coords)
+            combine = partial(recipe.combine, given, rng=generator(random_seed), **options)
+            draws = make_draws(flat.batches, flat.frame, summary.moments, factors, combine)
+        attrs = _attrs(recipe, kept, is_rescaled=factors is not None)
+        groups = _pack(flat, kept.powers, summary, draws, attrs)
+        groups[schema.TRANSFORM].attrs = {
+            schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
+            schema.KIND_FROM: kept.powers.kind_from,
+        }
         return containers.build(groups, container)
 
 
-def _pool(moments: Sequence[Moments], powers: Powers, prior: Moments | None) -> Gaussian:
-    try:
-        return pool(moments, powers.weights, powers.missing_prior, prior)
-    except np.linalg.LinAlgError as error:
-        raise ValueError(
-            "the pooled precision is not positive definite: the prior, subtracted "
-            f"{-powers.missing_prior:.4g} times, outweighs what the batches know. Draw more of the "
-            'prior and the batches, or sample "fractionated" or "inflated" batches, which need no '
-            "subtraction."
-        ) from error
+def _keep(batches: Sequence[Batch], drop: Any, powers: Powers) -> Kept:
+    """Return the batches that are not dropped; refuse those of two runs."""
+    positions = positions_kept(drop, [batch.label for batch in batches])
+    kept = [batches[position] for position in positions]
+    check_one_run(kept)
+    dropped = [batch.label for batch in batches if batch.position not in positions]
+    return Kept(kept, keep(powers, positions), dropped)
+
+
+def _flatten(
+    matched: Matched, powers: Powers, transforms: Mapping[str, Any] | None, model: Any
+) -> Flat:
+    """Find the space of the merge, and the order of its parameters."""
+    # Inflating changes the distribution of local variables given the shared ones.
+    local = find_local(matched, model) if powers.kind != "inflated" else {}
+    choices, local_choices = split_choices(transforms, {*matched.local, *local})
+    space = find_space(matched, choices, model)
+    local_space = find_local_space(matched, local, local_choices, model)
+    check_powered_space(matched.batches, space, powers.kind, choices)
+    return Flat(matched, find_frame(matched, space), local, local_space, coords_of(model))
+
+
+def _summarise(
+    flat: Flat, powers: Powers, priors: Sequence[Batch], covariance: Estimator
+) -> Summary:
+    """Return the batches' moments, pool them, and tell what they say about the merge."""
+    moments = [summarise(batch, flat.frame, covariance) for batch in flat.batches]
+    if flat.frame.first.group != schema.PRIOR:
+        check_distinct(flat.batches, moments, flat.frame.constrained)
+    prior = prior_draws = None
+    if priors:
+        prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
+    pooled = pool_batches(moments, powers, prior)
+    spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
+    diagnostics = diagnose_moments(
+        moments, pooled, spectra, powers.likelihood, powers.stands_for, alone=prior is None
+    )
+    if prior is not None and prior_draws is not None:
+        error = prior_error(prior_draws, prior, pooled, powers.missing_prior)
+        diagnostics = diagnostics._replace(prior_error=error)
+    return Summary(moments, prior, pooled, spectra, diagnostics)
+
+
+def _warn(
+    flat: Flat, kept: Kept, summary: Summary, covariance: Estimator, recipe: Method, has_model: bool
+) -> None:
+    """Warn of everything that makes the merged posterior less than it seems."""
+    powers, diagnostics = kept.powers, summary.diagnostics
+    along = {*flat.frame.space.deterministic_names, *flat.local}
+    warn.warn_left_out(flat.matched, along, has_model)
+    warn.warn_few_draws(diagnostics, powers.weights, covariance)
+    if summary.prior is not None:
+        warn.warn_prior_shape(diagnostics.prior_error, powers.missing_prior)
+        if covariance == "sample":
+            warn.warn_few_prior_draws(summary.prior, summary.pooled, powers.missing_prior)
+    count = len(kept.batches) + len(kept.dropped)
+    doubt = warn.warn_kind(diagnostics, powers.sampled, powers.kind_from, count)
+    if doubt != LOOKS_INFLATED:
+        warn.warn_heterogeneity(
+            diagnostics, flat.batches, summary.moments, powers.sampled, flat.frame
+        )
+    glances = [batch.glance for batch in summary.moments if batch.glance is not None]
+    warn.warn_poor_batches(flat.batches, glances, flat.frame, powers.kind, recipe.any_shape)
+
+
+def _attrs(recipe: Method, kept: Kept, is_rescaled: bool) -> dict[str, Any]:
+    """Return what the merged draws say of the merge."""
+    attrs: dict[str, Any] = {schema.METHOD: recipe.name, schema.KIND: kept.powers.kind}
+    if is_rescaled:
+        attrs[schema.RESCALED] = f"from {kept.powers.kind} to {recipe.expects}"
+    if kept.dropped:
+        attrs |= {schema.DROPPED: kept.dropped, schema.STANDS_FOR: describe_rest(kept.powers)}
+    return attrs
+
+
+def _pack(
+    flat: Flat, powers: Powers, summary: Summary, draws: Draws, attrs: dict[str, Any]
+) -> Groups:
+    """Return the groups of the merged object, local variables and data beside the draws."""
+    batches, frame = flat.batches, flat.frame
+    beside = _move_beside(flat, summary, draws)
+    joined = join_groups(batches, draws, flat.coords, set(flat.local.values()))
+    if joined.left_out:
+        attrs[schema.LEFT_OUT] = ", ".join(joined.left_out)
+    if flat.local:
+        attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in flat.local)
+    if unordered := [*joined.unordered, *(beside.unordered if beside else ())]:
+        attrs[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
+    groups = pack.pack_draws(draws, frame, batches[0], attrs)
+    groups = pack.add_joined(groups, joined.groups, draws)
+    if beside is not None:
+        groups = pack.add_local(groups, batches[0].group, beside)
+    coords = pack.transform_coords(batches, frame)
+    elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
+    maps = pack.pack_transform(
+        batches, summary.moments, draws.maps, summary.pooled, powers, coords | elements
+    )
+    diagnostics = pack.pack_diagnostics(summary.diagnostics, coords)
+    return {**groups, schema.TRANSFORM: maps, schema.DIAGNOSTICS: diagnostics}
+
+
+def _move_beside(flat: Flat, summary: Summary, draws: Draws) -> LocalDraws | None:
+    """Return the variables of one batch alone, of all batches side by side, if there are any."""
+    if not flat.local:
+        return None
+    beside = move_local(
+        flat.matched,
+        flat.local,
+        flat.local_space,
+        flat.frame,
+        summary.moments,
+        draws,
+        flat.coords,
+    )
+    warn.warn_unordered(flat.matched, flat.local, beside)
+    return beside

@@ -1,6 +1,5 @@
 """The reader of a merged object: whatever asks what is in one asks `Merged`."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,22 +13,19 @@ from arviz_swiss.base import gaussian, linalg
 from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data import transforms as bijections
 from arviz_swiss.data.containers import SAMPLE_DIMS, Contents, Groups
 from arviz_swiss.data.layout import Layout, as_rows, gather_all, layout_of, move, sample_arrays
+from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import check_coords, selected
-from arviz_swiss.merging.elements import WHOLE, in_order, other_draws
-from arviz_swiss.merging.local import LocalSpace, LocalTransforms
-from arviz_swiss.merging.models import batch_space, model_space
+from arviz_swiss.merging.elements import MOST_NAMED, WHOLE, in_order, other_draws
+from arviz_swiss.merging.local import LocalSpace, restore_local_space
 from arviz_swiss.merging.moments import sample_moments
 from arviz_swiss.merging.records import Certificate, Refinement, read_certificate, read_refinement
-from arviz_swiss.merging.space import Space, TransformSpace
+from arviz_swiss.merging.space import MODEL, Space, restore_space, restore_without_model
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
 # A constant that some batches stored in single precision varies by so much.
 ROUNDING = 1e-6
-# PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
-WITHOUT_MODEL = {"log": "log", "logodds": "logit"}
 # Chains, and draws of each, by which to see whether two groups hold the same draws.
 TRIED = 8
 # Draws that differ by more of their sds are not the same.
@@ -121,7 +117,7 @@ class Merged:
     @property
     def transformed(self) -> list[str]:
         """Variables that were merged on another scale than their own."""
-        return list(self.groups.get(schema.unconstrained(self.group), ()))
+        return [str(name) for name in self.groups.get(schema.unconstrained(self.group), ())]
 
     @property
     def is_moved(self) -> bool:
@@ -173,7 +169,7 @@ class Merged:
         places = {label: place for place, label in enumerate(self.layout.labels())}
         if missing := [label for label in self.parameters if label not in places]:
             raise ValueError(
-                f"the merged object has no draws of {', '.join(missing[:8])} any more. {WHOLE}."
+                f"the merged object has no draws of {brief(missing, MOST_NAMED)} any more. {WHOLE}."
             )
         free = np.array([places[label] for label in self.parameters])
         self._check_constants(free)
@@ -187,10 +183,10 @@ class Merged:
         spread = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
         spread[free] = False
         if spread.any():
-            labels = np.array(self.layout.labels())[spread]
+            labels = np.array(self.layout.labels())[spread].tolist()
             raise ValueError(
-                f'group "{schema.TRANSFORM}" has no parameter {", ".join(labels[:8])} any more, '
-                f"which varies. {WHOLE}."
+                f'group "{schema.TRANSFORM}" has no parameter {brief(labels, MOST_NAMED)} any '
+                f"more, which varies. {WHOLE}."
             )
 
     def matrices(self) -> list[np.ndarray]:
@@ -305,7 +301,7 @@ class Merged:
     def positions(self, var_names=None, filter_vars=None, coords=None) -> np.ndarray:
         """Return the positions of the parameters that ArviZ's arguments select."""
         dataset = self.select(var_names, filter_vars, coords)
-        wanted = set(layout_of(dataset, list(dataset.data_vars)).labels())
+        wanted = set(layout_of(dataset, [str(name) for name in dataset.data_vars]).labels())
         positions = [at for at, label in enumerate(self.parameters) if label in wanted]
         if not positions:
             raise ValueError(f"var_names={var_names!r}: only constants are selected.")
@@ -316,46 +312,18 @@ class Merged:
 
         `transforms` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
         """
-        spelled = self.attrs.get(schema.TRANSFORMS, "{}")
-        if self.attrs.get(schema.SPACE) != "model":
-            space = TransformSpace(bijections.restore(spelled, transforms), self.names)
-        else:
-            whole = model_space(_required(model), self.names, ())
-            stay = [name for name in whole.transforms if name not in json.loads(spelled)]
-            space = model_space(model, self.names, stay)
-            space = space.fitted_to(layout_of(self.draws, self.names))
-        self._check_paired(space)
+        space = restore_space(self.draws, self.names, transforms, model)
+        self.check_paired(space)
         return space
 
     def local_space(
         self, transforms: Mapping[str, Any] | None = None, model: Any = None
     ) -> LocalSpace | None:
         """Return the space that local variables were moved in; None where there are none."""
-        if schema.LOCAL_MAPS not in self.groups:
-            return None
-        maps = self.groups[schema.LOCAL_MAPS]
-        moved = json.loads(maps.attrs[schema.TRANSFORMS])
-        through = json.loads(maps.attrs.get(schema.THROUGH, "{}"))
-        if not moved and not through:
-            return LocalTransforms({})
-        if maps.attrs[schema.SPACE] != "model":
-            return LocalTransforms(bijections.restore(maps.attrs[schema.TRANSFORMS], transforms))
-        free = [variable.name for variable in _required(model).free_RVs]
-        axes = {
-            name: list(array.attrs["dims"]).index(array.attrs["dim"]) - len(SAMPLE_DIMS)
-            for name, array in maps.data_vars.items()
-            if name in free
-        }
-        space = batch_space(
-            model,
-            axes,
-            [name for name in self.draws.data_vars if name not in maps],
-            untransformed=[name for name in axes if name not in moved],
-            deterministics=list(through.values()),
-        )
-        return space.through(through)
+        maps = self.groups.get(schema.LOCAL_MAPS)
+        return None if maps is None else restore_local_space(maps, self.draws, transforms, model)
 
-    def _check_paired(self, space: Space) -> None:
+    def check_paired(self, space: Space) -> None:
         """Refuse draws in the space of the merge that are not those on their own scale.
 
         Both are matched by the labels of chain and draw, which some selections number anew.
@@ -368,8 +336,8 @@ class Merged:
             for dim in SAMPLE_DIMS
         }
         images = self.images.isel(few)
-        known = images if space.name == "model" else images[list(space.transforms)]
-        back = space.backward({name: known[name].values for name in known.data_vars})
+        known = images if space.name == MODEL else images[list(space.transforms)]
+        back = space.backward({str(name): array.values for name, array in known.data_vars.items()})
         for name in space.transforms:
             own = self.draws[name].isel(few).values
             units = self.draws[name].std(SAMPLE_DIMS).values
@@ -393,7 +361,7 @@ def open_merged(merged: Any, group: str) -> Merged:
         )
     container = contents.kind or containers.native_kind()
     opened = Merged(in_order(groups, group), container, group)
-    opened._check_paired(TransformSpace(_known_transforms(opened.attrs), opened.names))
+    opened.check_paired(restore_without_model(opened.attrs, opened.names))
     return opened
 
 
@@ -409,19 +377,3 @@ def read_whole(merged: Any, group: str) -> Contents:
         loaded = {name: dataset.load() for name, dataset in contents.groups.items()}
         containers.close(contents.groups)
         return Contents(loaded, contents.kind)
-
-
-def _known_transforms(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the transforms that a merged object holds; not the user's own, nor all of a model."""
-    spelled = json.loads(attrs.get(schema.TRANSFORMS, "{}"))
-    if attrs.get(schema.SPACE) == "model":
-        return {
-            n: WITHOUT_MODEL[choice] for n, choice in spelled.items() if choice in WITHOUT_MODEL
-        }
-    return {name: choice for name, choice in spelled.items() if not isinstance(choice, dict)}
-
-
-def _required(model: Any) -> Any:
-    if model is None:
-        raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
-    return model

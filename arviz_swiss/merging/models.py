@@ -40,13 +40,7 @@ def coords_of(model: Any) -> dict[str, Any]:
 
 
 def model_space(model: Any, names: Sequence[str], untransformed: Collection[str]) -> Any:
-    """Return the unconstrained space of a PyMC model's variables.
-
-    Parameters
-    ----------
-    untransformed : collection of str
-        Variables that stay on their own scale.
-    """
+    """Return the unconstrained space of a PyMC model's variables, some on their own scale."""
     from arviz_swiss.pymc.space import ModelSpace, data_dependent
 
     stay = list(untransformed)

@@ -1,29 +1,31 @@
-"""Which run a batch comes from, by the attributes that sampling left: partition, data and model."""
+"""Where batches come from: which run, which data, and whether one of them was given twice."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NoReturn
 
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import schema
-from arviz_swiss.merging.batches import Batch
+from arviz_swiss.data.layout import Layout
+from arviz_swiss.merging.batches import Batch, load_arrays
 
-# Attributes of the draws. The settings are JSON, and in the batches of a folder alone.
 # Begins the names of settings that say what the user's function is.
 BUILD = "build "
+STATISTICS = ("count", "mean", "sd")
+# Means that differ by more of their sds are those of different draws. They are sorted by so many
+# decimals: equal ones stand side by side, whatever the rounding of their last digits.
+SAME_MEAN, ROUNDED = 1e-6, 6
 
 
 def check_one_run(batches: Sequence[Batch]) -> None:
     """Refuse batches of two partitions, of different data, or of two models.
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        Those without the attributes pass: nothing is known about them.
-
-    Raises
-    ------
-    ValueError
-        Naming the first two batches that do not belong together.
+    Batches without the attributes pass: nothing is known about them.
     """
     first: dict[str, Batch] = {}
     for batch in batches:
@@ -55,16 +57,7 @@ def check_one_run(batches: Sequence[Batch]) -> None:
 
 
 def differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """Name what differs between two functions as `functions.identify` tells.
-
-    Parameters
-    ----------
-    before, now : mapping
-
-    Returns
-    -------
-    list of str
-        Without what cannot be told of one of them.
+    """Name what differs between two functions, but not what cannot be told of one of them.
 
     Examples
     --------
@@ -93,9 +86,96 @@ def _build(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {k.removeprefix(BUILD): v for k, v in settings.items() if k.startswith(BUILD)}
 
 
-def _two_runs(one: Batch, other: Batch, attr: str, difference: str) -> ValueError:
+def _two_runs(first: Batch, other: Batch, attr: str, difference: str) -> ValueError:
     return ValueError(
-        f"{one} and {other} are {difference}. Merge the batches of one call of sample_batches. If "
-        'they are of different data, each sampled with the whole prior (kind="full_prior"), or '
+        f"{first} and {other} are {difference}. Merge the batches of one call of sample_batches. "
+        'If they are of different data, each sampled with the whole prior (kind="full_prior"), or '
         f"differ in nothing that matters, delete the attribute {attr} of their posterior."
     )
+
+
+def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
+    """Refuse a batch that occurs twice: by its draws, or by what its sampling recorded.
+
+    Only batches with the same mean are read again, to compare all their draws.
+    """
+    recorded: dict[tuple[Any, ...], Batch] = {}
+    for batch in batches:
+        label, seed, rows = (
+            batch.attrs.get(name) for name in (schema.BATCH, schema.RANDOM_SEED, schema.PARTITION)
+        )
+        if label is None or rows is None:
+            continue
+        first = recorded.setdefault((label, seed, rows), batch)
+        if first is not batch:
+            _refuse_twice(first, batch, f'are both batch "{label}" of the partition by seed {seed}')
+    for positions in _with_same_mean(moments):
+        by_draws: dict[bytes, Batch] = {}
+        for position in positions:
+            first = by_draws.setdefault(_digest(batches[position], layout), batches[position])
+            if first is not batches[position]:
+                _refuse_twice(first, batches[position], "have the same draws")
+
+
+def _with_same_mean(moments: Sequence[Moments]) -> list[list[int]]:
+    """Return sets of batches with the same mean, the positions of each in order."""
+    means = np.array([batch.mean for batch in moments])
+    sds = np.sqrt(np.diag(moments[0].covariance))
+    order = np.lexsort(np.round((means - means[0]).T / sds[:, None], ROUNDED)).tolist()
+    sets = [[order[0]]]
+    for here, other in pairwise(order):
+        if (np.abs(means[here] - means[other]) > SAME_MEAN * sds).any():
+            sets.append([])
+        sets[-1].append(other)
+    return [sorted(positions) for positions in sets if len(positions) > 1]
+
+
+def _digest(batch: Batch, layout: Layout) -> bytes:
+    """Return a fingerprint of the draws, whatever their precision and the order of chains."""
+    arrays = [np.asarray(array, np.float32) for array in load_arrays(batch, layout).values()]
+    chains = []
+    for chain in range(len(arrays[0])):
+        digest = hashlib.blake2b()
+        for array in arrays:
+            digest.update(f"{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array[chain]).data)
+        chains.append(digest.digest())
+    return b"".join(sorted(chains))
+
+
+def _refuse_twice(first: Batch, second: Batch, why: str) -> NoReturn:
+    raise ValueError(
+        f"{first} and {second} {why}: its rows would count twice. Give each batch once; if "
+        "other rows were meant, sample those."
+    )
+
+
+def summarise_observed(datasets: Sequence[xr.Dataset | None]) -> xr.DataArray | None:
+    """Return count, mean and sd of the observed variables that all batches have.
+
+    They tell one batch's data from another's, and from all the data, whatever the order of the
+    rows. `datasets` are the batches' groups `observed_data`; None where nothing is in all of them.
+    """
+    present = [dataset for dataset in datasets if dataset is not None]
+    if not present or len(present) < len(datasets):
+        return None
+    names = [
+        name
+        for name in present[0].data_vars
+        if all(name in data and data[name].dtype.kind in "biuf" for data in present)
+    ]
+    if not names:
+        return None
+    return xr.DataArray(
+        [[summary(dataset[name].values) for name in names] for dataset in present],
+        dims=("batch", "observed_variable", "statistic"),
+        coords={"observed_variable": np.array(names), "statistic": np.array(STATISTICS)},
+    )
+
+
+def summary(values: np.ndarray) -> list[float]:
+    """Return count, mean and sd of the values that are not missing."""
+    values = np.ma.masked_invalid(np.ma.asarray(values, dtype=float)).compressed()
+    if not values.size:
+        return [0.0, 0.0, 0.0]
+    return [float(values.size), float(values.mean()), float(values.std())]

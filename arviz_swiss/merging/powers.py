@@ -4,18 +4,17 @@ Batch b's draws target ``prior^a_b * likelihood_b^p_b``. Its weight in the pooli
 whatever its size, and the prior is counted ``sum_b a_b / p_b`` times.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
 
 from arviz_swiss.data import schema
-from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.labels import are_shuffled, describe, numbers_of, renumbered
+from arviz_swiss.data.messages import warn
+from arviz_swiss.merging.batches import Batch, prior_batches
+from arviz_swiss.merging.labels import by_batch, describe, numbers_of, renumbered
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
@@ -41,6 +40,11 @@ class Powers(NamedTuple):
         return 1.0 / self.likelihood
 
     @property
+    def sampled(self) -> np.ndarray:
+        """The likelihood powers that the batches were sampled with, whichever were dropped."""
+        return self.likelihood * self.stands_for
+
+    @property
     def missing_prior(self) -> float:
         """How many times the prior must be added for it to count as it is to."""
         missing = self.prior_share - float(np.sum(self.prior / self.likelihood))
@@ -49,8 +53,7 @@ class Powers(NamedTuple):
 
 def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> Powers:
     """Return the powers from the argument, else from the attributes, else from the kind."""
-    count = len(batches)
-    if kind is None and powers is None and count > 1:
+    if kind is None and powers is None and len(batches) > 1:
         _check_attributed(batches)
     kind_from = _find_source(batches, kind, powers)
     kind = _resolve_kind(batches, kind)
@@ -58,14 +61,18 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
     if likelihood is None:
         likelihood = _from_attrs(batches, schema.POWER)
     if likelihood is None:
-        likelihood = np.full(count, float(count) if kind == "inflated" else 1.0)
-        has_rows = batches[0].group != "prior"
-        if kind == "inflated" and kind_from != "guess" and has_rows:
-            _warn_unequal_sizes(batches)
+        likelihood = _usual_powers(batches, kind)
+        if kind_from != "guess":
+            _warn_unequal_sizes(batches, kind)
     prior = _from_attrs(batches, schema.PRIOR_POWER)
     if prior is None:
-        prior = np.full(count, 1.0 / count if kind == "fractionated" else 1.0)
+        share = 1.0 / len(batches) if kind == "fractionated" else 1.0
+        prior = np.full(len(batches), share)
     return Powers(likelihood, prior, kind, kind_from)
+
+
+def _usual_powers(batches: Sequence[Batch], kind: str) -> np.ndarray:
+    return np.full(len(batches), float(len(batches)) if kind == "inflated" else 1.0)
 
 
 def keep(powers: Powers, kept: Sequence[int]) -> Powers:
@@ -96,16 +103,19 @@ def describe_rest(powers: Powers) -> str:
     return f"the rows of {remaining} only, under {prior}"
 
 
-def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch] = ()) -> None:
-    """Refuse powers that count the prior other than once, unless prior draws can mend it.
+def find_priors(batches: Sequence[Batch], powers: Powers, prior: Any) -> list[Batch]:
+    """Return draws of the prior where it counts other than once; refuse to do without them."""
+    _check_prior_used(powers, prior)
+    if not powers.missing_prior:
+        return []
+    priors = prior_batches(batches, prior)
+    if not priors:
+        _refuse_prior_count(powers, batches)
+    return priors
 
-    Parameters
-    ----------
-    batches : sequence of Batch
-        The batches, by whose labels some may be missed.
-    """
-    if powers.missing_prior == 0 or has_prior:
-        return
+
+def _refuse_prior_count(powers: Powers, batches: Sequence[Batch]) -> NoReturn:
+    """Refuse powers that count the prior other than once."""
     times = float(np.sum(powers.prior / powers.likelihood))
     if powers.kind == "full_prior":
         remedy = (
@@ -132,7 +142,7 @@ def check_prior_counted(powers: Powers, has_prior: bool, batches: Sequence[Batch
     )
 
 
-def check_prior_used(powers: Powers, prior: Any) -> None:
+def _check_prior_used(powers: Powers, prior: Any) -> None:
     """Refuse draws of the prior that the user gave and that would not be used."""
     if prior is None or powers.missing_prior or powers.kind == "full_prior":
         return
@@ -168,9 +178,8 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
 
 def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of rows of each batch, as recorded, else observed; None where unknown."""
-    recorded = [batch.attrs.get(schema.SIZE) for batch in batches]
-    if all(size is not None for size in recorded):
-        return [int(size) for size in recorded]
+    if all(batch.attrs.get(schema.SIZE) is not None for batch in batches):
+        return [int(batch.attrs[schema.SIZE]) for batch in batches]
     return observed_sizes(batches)
 
 
@@ -178,7 +187,7 @@ def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of observed values of each batch, or None where any is unknown."""
     sizes = []
     for batch in batches:
-        observed = batch.groups.get("observed_data")
+        observed = batch.groups.get(schema.OBSERVED_DATA)
         if observed is None or not observed.data_vars:
             return None
         sizes.append(max(int(array.size) for array in observed.data_vars.values()))
@@ -218,87 +227,62 @@ def _check_attributed(batches: Sequence[Batch]) -> None:
         other = next(batch for batch in batches if _is_attributed(batch))
         raise ValueError(
             f"{silent[0]} does not say what it was sampled from, {other} does (its attributes "
-            "swiss_kind and swiss_power). Pass the kind and powers that hold for all batches."
+            f"{schema.KIND} and {schema.POWER}). Pass the kind and powers that hold for all "
+            "batches."
         )
 
 
 def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
     if kind is not None and kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
-    recorded = {}
+    sampled_as: dict[str, Batch] = {}
     for batch in batches:
-        if said := _attrs_of(batch).get(schema.KIND):
-            recorded.setdefault(said, batch)
-    if len(recorded) > 1:
-        found = ", ".join(f"{batch} is {said}" for said, batch in recorded.items())
-        raise ValueError(f"batches of different kinds: {found}. Sample them all in the same way.")
-    said = next(iter(recorded), None)
-    if said and said not in KINDS:
-        raise ValueError(
-            f"{recorded[said]}: unknown kind {said!r} in its attribute swiss_kind. Valid kinds are "
-            f"{_quoted(KINDS)}."
-        )
-    if said and kind and kind != said:
-        raise ValueError(
-            f'kind="{kind}", but {recorded[said]} was sampled as "{said}" (its attribute '
-            "swiss_kind). Leave kind out."
-        )
-    return kind or said or "inflated"
+        if recorded := _attrs_of(batch).get(schema.KIND):
+            sampled_as.setdefault(recorded, batch)
+    if len(sampled_as) > 1:
+        mixed = ", ".join(f"{batch} is {recorded}" for recorded, batch in sampled_as.items())
+        raise ValueError(f"batches of different kinds: {mixed}. Sample them all in the same way.")
+    for recorded, batch in sampled_as.items():
+        if recorded not in KINDS:
+            raise ValueError(
+                f"{batch}: unknown kind {recorded!r} in its attribute {schema.KIND}. Valid kinds "
+                f"are {_quoted(KINDS)}."
+            )
+        if kind not in (None, recorded):
+            raise ValueError(
+                f'kind="{kind}", but {batch} was sampled as "{recorded}" (its attribute '
+                f"{schema.KIND}). Leave kind out."
+            )
+    return kind or next(iter(sampled_as), "inflated")
 
 
 def _from_argument(batches: Sequence[Batch], powers: Any) -> np.ndarray | None:
     if powers is None:
         return None
     labels = [batch.label for batch in batches]
-    if isinstance(powers, pd.Series):
-        if not powers.index.is_unique:
-            raise ValueError(
-                "powers is a Series with labels that occur twice: give each batch's once."
-            )
-        powers = powers.to_dict()
-    is_named = isinstance(powers, Mapping)
-    if is_named:
-        powers = _by_label(batches, powers)
-    try:
-        values = np.asarray(powers)
-        values = values.astype(float) if values.dtype.kind != "U" else None
-    except (TypeError, ValueError):
-        values = None
-    if values is None:
-        raise TypeError(f"powers must be numbers, got {powers!r}")
+    is_keyed = isinstance(powers, Mapping | pd.Series)
+    values = _as_numbers(by_batch(powers, labels, "powers", "power") if is_keyed else powers)
     if values.ndim == 0:
         values = np.full(len(batches), float(values))
     if values.shape != (len(batches),):
-        found = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
+        shown = f"{values.size} powers" if values.ndim == 1 else f"powers of shape {values.shape}"
         raise ValueError(
-            f"{found} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
+            f"{shown} for {len(batches)} batches: pass one number, one a batch, or a mapping by "
             "batch label."
         )
-    if not is_named and np.ptp(values) > 0 and are_shuffled(labels):
-        raise ValueError(
-            f"powers is a list, but the batches are in the order {describe(labels)}: is it in this "
-            "order, or in that of the numbers? Pass a mapping of batch label to power."
-        )
+    if not is_keyed and np.ptp(values) > 0:
+        values = np.array(by_batch(values, labels, "powers", "power"))
     return _check_positive(batches, values, "power")
 
 
-def _by_label(batches: Sequence[Batch], powers: Mapping[Any, Any]) -> list[Any]:
-    """Return powers in the order of the batches, by label; by position if no label is a number."""
-    labels = [batch.label for batch in batches]
-    named = {str(key): value for key, value in powers.items()}
-    are_positions = all(isinstance(key, int | np.integer) for key in powers)
-    if are_positions and not set(named) & set(labels) and not are_shuffled(labels):
-        labels = [str(batch.position) for batch in batches]
-    unknown = [key for key in named if key not in labels]
-    missing = [
-        str(batch) for batch, label in zip(batches, labels, strict=True) if label not in named
-    ]
-    if unknown or missing:
-        raise ValueError(
-            f"powers by batch: no power for {', '.join(missing) or 'none'}; unknown batches "
-            f"{', '.join(unknown) or 'none'}. Labels are {[b.label for b in batches]}."
-        )
-    return [named[label] for label in labels]
+def _as_numbers(powers: Any) -> np.ndarray:
+    try:
+        values = np.asarray(powers)
+        if values.dtype.kind != "U":
+            return values.astype(float)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"powers must be numbers, got {powers!r}")
 
 
 def _from_attrs(batches: Sequence[Batch], attr: str) -> np.ndarray | None:
@@ -324,16 +308,15 @@ def _check_positive(batches: Sequence[Batch], values: np.ndarray, what: str) -> 
     return values
 
 
-def _warn_unequal_sizes(batches: Sequence[Batch]) -> None:
-    sizes = observed_sizes(batches)
+def _warn_unequal_sizes(batches: Sequence[Batch], kind: str) -> None:
+    has_rows = batches[0].group != schema.PRIOR
+    sizes = observed_sizes(batches) if has_rows and kind == "inflated" else None
     if sizes is None or len(set(sizes)) == 1:
         return
-    warnings.warn(
+    warn(
         f"the batches have {min(sizes)} to {max(sizes)} observations and no powers are known: "
         f"assuming that each likelihood was raised to the power {len(batches)}, the number of "
-        "batches. If you sampled with total_size=N, pass powers=N / n_b for each batch instead.",
-        MergeWarning,
-        stacklevel=4,
+        "batches. If you sampled with total_size=N, pass powers=N / n_b for each batch instead."
     )
 
 

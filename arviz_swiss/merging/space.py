@@ -1,7 +1,6 @@
 """Where the merge happens: the variables' unconstrained space."""
 
 import json
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,15 +9,19 @@ import xarray as xr
 
 from arviz_swiss.data import schema, transforms
 from arviz_swiss.data.containers import SAMPLE_DIMS
-from arviz_swiss.data.layout import Layout, Variable, place
-from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.batches import Batch, Matched, load_arrays
+from arviz_swiss.data.layout import Layout, Variable, layout_of, place
+from arviz_swiss.data.messages import warn
+from arviz_swiss.merging.batches import Batch, load_arrays
+from arviz_swiss.merging.match import Matched
 from arviz_swiss.merging.models import model_space
 
 Arrays = dict[str, np.ndarray]
 
 # Draws by which to see whether the model computes a deterministic as the sampler did.
 TRIED = 5
+# PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
+WITHOUT_MODEL = {"log": "log", "logodds": "logit"}
+MODEL = "model"
 
 
 class Space(Protocol):
@@ -51,18 +54,10 @@ class Space(Protocol):
 
 
 class TransformSpace:
-    """Each variable through its own transform; those without one as they are.
-
-    Parameters
-    ----------
-    choices : mapping of variable name to transform
-        As the user gave them.
-    names : sequence of str
-        The variables that are merged.
-    """
+    """Each variable through its own transform; those without one as they are."""
 
     name = "transforms"
-    deterministic_names = ()
+    deterministic_names: Sequence[str] = ()
     dims: Mapping[str, tuple[str, ...]] = {}
     coords: Mapping[str, Any] = {}
 
@@ -107,7 +102,9 @@ class TransformSpace:
 
     def layout(self, constrained: Layout, example: Arrays) -> Layout:
         """Return the layout of unconstrained variables, of which `example` holds some draws."""
-        variables, coords, start = [], {}, 0
+        variables: list[Variable] = []
+        coords: dict[str, xr.DataArray] = {}
+        start = 0
         for variable in constrained.variables:
             shape = example[variable.name].shape[2:]
             self._check_undone(variable, example[variable.name])
@@ -181,6 +178,38 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
     return space.without_deterministics(_contradicted(space, matched))
 
 
+def restore_space(
+    draws: xr.Dataset, names: Sequence[str], choices: Mapping[str, Any] | None, model: Any
+) -> Space:
+    """Return the space that merged draws, with their attributes, were merged in.
+
+    `choices` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
+    """
+    described = draws.attrs.get(schema.TRANSFORMS, "{}")
+    if draws.attrs.get(schema.SPACE) != MODEL:
+        return TransformSpace(transforms.restore(described, choices), names)
+    whole = model_space(required(model), names, ())
+    stay = [name for name in whole.transforms if name not in json.loads(described)]
+    return model_space(model, names, stay).fitted_to(layout_of(draws, names))
+
+
+def restore_without_model(attrs: Mapping[str, Any], names: Sequence[str]) -> TransformSpace:
+    """Return the space as far as the merged object holds it; not own transforms, or a model's."""
+    described = json.loads(attrs.get(schema.TRANSFORMS, "{}"))
+    if attrs.get(schema.SPACE) == MODEL:
+        known = {n: WITHOUT_MODEL[how] for n, how in described.items() if how in WITHOUT_MODEL}
+    else:
+        known = {name: how for name, how in described.items() if not isinstance(how, dict)}
+    return TransformSpace(known, names)
+
+
+def required(model: Any) -> Any:
+    """Return the model; refuse to do without one."""
+    if model is None:
+        raise ValueError("merged in the space of a PyMC model: pass that model as model=.")
+    return model
+
+
 def _contradicted(space: Any, matched: Matched) -> list[str]:
     """Name the deterministics that the model computes otherwise than the batches' samplers did.
 
@@ -237,13 +266,13 @@ def check_powered_space(
     """
     if kind != "fractionated":
         return
-    own_scale = _names_said(batches, schema.UNTRANSFORMED)
+    own_scale = _recorded_names(batches, schema.UNTRANSFORMED)
     if wrong := [name for name in own_scale if name in space.transforms]:
         raise ValueError(
             f"the prior of {', '.join(wrong)} was fractionated on its own scale (untransformed=), "
             f"but would be merged transformed. Pass transforms={{{_nones(wrong)}}}."
         )
-    elsewhere = _names_said(batches, schema.TRANSFORMED)
+    elsewhere = _recorded_names(batches, schema.TRANSFORMED)
     if wrong := [n for n in elsewhere if n in choices and choices[n] is None]:
         raise ValueError(
             f"the prior of {', '.join(wrong)} was fractionated in the model's unconstrained space, "
@@ -251,18 +280,15 @@ def check_powered_space(
             f"sample again with untransformed={wrong!r}."
         )
     if missed := [name for name in elsewhere if name not in space.transforms]:
-        warnings.warn(
+        warn(
             f"the prior of {', '.join(missed)} was fractionated in the model's unconstrained "
             "space, but the merge is on its own scale: the merged posterior can be biased. Pass "
-            "model=, or transforms that lead to the same space.",
-            MergeWarning,
-            stacklevel=3,
+            "model=, or transforms that lead to the same space."
         )
 
 
-def _names_said(batches: Sequence[Batch], attr: str) -> list[str]:
-    said = [json.loads(batch.attrs.get(attr, "[]")) for batch in batches]
-    return sorted({name for names in said for name in names})
+def _recorded_names(batches: Sequence[Batch], attr: str) -> list[str]:
+    return sorted({name for batch in batches for name in json.loads(batch.attrs.get(attr, "[]"))})
 
 
 def _nones(names: Sequence[str]) -> str:

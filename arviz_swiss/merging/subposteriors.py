@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.layout import flatten
 from arviz_swiss.merging.local import LocalSpace
-from arviz_swiss.merging.local_draws import before_the_merge
+from arviz_swiss.merging.local_draws import change
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.space import Space
+from arviz_swiss.merging.space import Arrays, Space
 
 
 def subposteriors(
@@ -21,7 +22,7 @@ def subposteriors(
     group: str = "posterior",
     transforms: Mapping[str, Any] | None = None,
     model: Any = None,
-) -> dict[str, Any]:
+) -> dict[str, Container]:
     """Undo a merge: return the original draws, batch by batch.
 
     Parameters
@@ -65,10 +66,11 @@ def subposteriors(
     opened = open_merged(merged, group)
     opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
     space, local_space = opened.space(transforms, model), opened.local_space(transforms, model)
+    present = set() if opened.owners is None else set(opened.owners.tolist())
     return {
         label: containers.build(_unmerge(opened, position, space, local_space), opened.container)
         for position, label in enumerate(opened.labels)
-        if label in opened.owners
+        if label in present
     }
 
 
@@ -77,7 +79,7 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
     batch, chains = opened.maps.isel(batch=position), opened.chains_of(position)
     merged = opened.draws.isel(chain=chains).drop_vars("batch")
     back = opened.images_before(position)
-    arrays = space.backward({name: back[name].values for name in back.data_vars})
+    arrays = space.backward(_arrays_of(back))
     posterior = merged.drop_vars(space.deterministic_names, errors="ignore")
     posterior = posterior.assign(
         {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
@@ -107,15 +109,49 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
 def _local_of(
     opened: Merged, position: int, space: LocalSpace, back: xr.Dataset, posterior: xr.Dataset
 ) -> xr.Dataset:
-    """Return a batch's local variables, given its shared ones before the merge."""
-    chains, maps = opened.chains_of(position), opened.groups[schema.LOCAL_MAPS]
-    ends = opened.images.isel(chain=chains).drop_vars("batch")
+    """Return a batch's own local draws, given its shared ones before the merge."""
+    maps, label = opened.groups[schema.LOCAL_MAPS], opened.labels[position]
+    draws = opened.draws.isel(chain=opened.chains_of(position)).drop_vars("batch")
+    names = [str(name) for name in maps.data_vars]
+    own = _elements_of(label, draws, maps)
+    ours = draws[names].sel(own)
+    ours = ours.map(lambda array: array.transpose(*maps[array.name].attrs["dims"]))
+    arrays = _arrays_of(ours)
+    images = arrays | space.forward(_arrays_of(draws.drop_vars(names, errors="ignore")) | arrays)
+    step = _step(opened, position, back)
+    moved: Arrays = {}
+    for name, image in images.items():
+        mine = maps[schema.owner_coord(f"{name}_element")].values.astype(str) == label
+        moved[name] = image - change(step, maps[name].values[:, mine], image.shape)
+    moved |= space.backward(moved, _arrays_of(posterior.drop_vars(names, errors="ignore")))
+    restored = ours.assign({n: ours[n].copy(data=moved[n].astype(ours[n].dtype)) for n in names})
+    for dim, labels in own.items():
+        if (coord := schema.own_coord(dim)) in maps.coords:
+            restored = restored.assign_coords({dim: maps[coord].sel({dim: labels}).values})
+    return restored
+
+
+def _arrays_of(dataset: xr.Dataset) -> Arrays:
+    return {str(name): array.values for name, array in dataset.data_vars.items()}
+
+
+def _step(opened: Merged, position: int, back: xr.Dataset) -> np.ndarray:
+    """Return how far the merge moved the parameters that vary, (chain, draw, parameter)."""
+    ends = opened.images.isel(chain=opened.chains_of(position)).drop_vars("batch")
     step = flatten(ends) - flatten(back[list(ends.data_vars)]).values
-    return before_the_merge(
-        opened.draws.isel(chain=chains).drop_vars("batch"),
-        maps,
-        opened.labels[position],
-        space,
-        step.sel(parameter=opened.parameters).values,
-        {n: posterior[n].values for n in posterior.data_vars if n not in maps},
-    )
+    return step.sel(parameter=opened.parameters).values
+
+
+def _elements_of(label: str, draws: xr.Dataset, maps: xr.Dataset) -> dict[str, np.ndarray]:
+    """Return the labels of one batch's elements by dimension; refuse any that are not there."""
+    own = {}
+    for dim in dict.fromkeys(array.attrs["dim"] for array in maps.data_vars.values()):
+        labels = maps[dim].values[maps[schema.owner_coord(dim)].values.astype(str) == label]
+        missing = draws.get_index(dim).get_indexer(pd.Index(labels)) < 0
+        if missing.any():
+            raise ValueError(
+                f"the merged object has no element {labels[missing][0]!s} along {dim}, which batch "
+                f'"{label}" had. Undo the merge before selecting elements.'
+            )
+        own[dim] = labels
+    return own

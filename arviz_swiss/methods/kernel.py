@@ -5,13 +5,11 @@ a draw from every batch. A Metropolis-within-Gibbs sampler ("IMG") walks through
 the bandwidth shrinks ("anneals").
 """
 
-import warnings
-
 import numpy as np
 
 from arviz_swiss.base import linalg
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.methods import img
 from arviz_swiss.methods.registry import Given, checked_bandwidth, register
 
@@ -185,11 +183,9 @@ def _warn_lost(made: np.ndarray, used: np.ndarray, given: Given, remedy: str) ->
         rest = f"{used.min():.2g} effective draws of a batch (fewer than {FEWEST_USED} in {few})"
     else:
         rest = f"{effective:.2g} independent walks"
-    warnings.warn(
+    warn(
         f"the product of the batches' kernel estimates was not found: the merged draws rest on "
         f"{rest}, and are up to {shift:.2g} posterior sds off the mean and {width:.2g} times as "
         'wide as the batches\' moments imply. They are not to be trusted. Use method="swiss" or '
-        f'"consensus"; or covariance="sample", if you passed another; or {remedy}.',
-        MergeWarning,
-        stacklevel=6,
+        f'"consensus"; or covariance="sample", if you passed another; or {remedy}.'
     )

@@ -8,7 +8,7 @@ import xarray as xr
 import arviz_swiss as az_swiss
 from arviz_swiss.correcting.belonging import _check_observed
 from arviz_swiss.merging.merged import open_merged
-from arviz_swiss.merging.observed import summary
+from arviz_swiss.merging.origin import summary
 
 QUIET = {"progressbar": False, "random_seed": 1}
 BATCHES = 4

@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arviz_swiss.data import flatten, unflatten
-from arviz_swiss.data.layout import gather, gather_all, layout_of, row_blocks, scatter
+from arviz_swiss.data.layout import (
+    gather,
+    gather_all,
+    layout_of,
+    positions_of,
+    row_blocks,
+    scatter,
+)
 
 SHAPES = st.lists(st.lists(st.integers(1, 4), max_size=3), min_size=1, max_size=50)
 
@@ -139,3 +146,19 @@ def test_scatter_undoes_gather():
     for matrix, original in zip(back, matrices, strict=True):
         np.testing.assert_allclose(matrix[2:9], original[2:9])
         assert not matrix[:2].any()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "labels", "positions"),
+    [
+        ("abc", "cab", [1, 2, 0]),
+        ("abc", "abc", [0, 1, 2]),
+        ("abc", "abd", None),
+        ("abc", "ab", None),
+        ("aab", "aba", None),
+        ("ab", "abb", None),
+    ],
+)
+def test_positions_of_labels(wanted, labels, positions):
+    found = positions_of(list(wanted), list(labels))
+    assert (found if found is None else found.tolist()) == positions

@@ -6,7 +6,14 @@ import pytest
 
 import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
-from arviz_swiss.merging.labels import are_shuffled, choose_labels, numbers_of, renumbered
+from arviz_swiss.merging.labels import (
+    are_shuffled,
+    by_batch,
+    choose_labels,
+    numbers_of,
+    positions_kept,
+    renumbered,
+)
 
 QUIET = {"progressbar": False}
 COUNT = 12
@@ -43,6 +50,68 @@ def test_labels_are_recorded_ones_else_files_else_positions():
     assert choose_labels([None, "b1"], ["in/b10.nc", "in/b2.zarr"]) == ["b10", "b2"]
     assert choose_labels([None, None], ["one/run.nc", "two/run.nc"]) == ["b0", "b1"]
     assert choose_labels(["b0", "b0"], ["", ""]) == ["b0", "b1"]
+
+
+NORTH_SOUTH = ["north", "south"]
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "values"),
+    [
+        ([1, 2], NORTH_SOUTH, [1, 2]),
+        (np.array([1, 2]), NORTH_SOUTH, [1, 2]),
+        ({"south": 2, "north": 1}, NORTH_SOUTH, [1, 2]),
+        ({1: 2, 0: 1}, NORTH_SOUTH, [1, 2]),
+        ({np.int64(1): 2, np.int64(0): 1}, NORTH_SOUTH, [1, 2]),
+        ({2: 2, 1: 1}, ["1", "2"], [1, 2]),
+        ({0: "last", 1: "first"}, ["1", "0"], ["first", "last"]),
+        (pd.Series([2, 1], index=["south", "north"]), NORTH_SOUTH, [1, 2]),
+        ([7], ["b3"], [7]),
+    ],
+)
+def test_values_by_label_or_position(given, labels, values):
+    assert by_batch(given, labels, "powers", "power") == values
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "error", "message"),
+    [
+        (
+            {"north": 1, "east": 2},
+            NORTH_SOUTH,
+            ValueError,
+            r"rates has batches north, east; the merged object has north, south: no rate for "
+            r'batch 1 \("south"\), unknown batches east',
+        ),
+        ({0: 1, 1: 2}, ["1", "2"], ValueError, "unknown batches 0"),
+        ({0: 1, 2: 2}, NORTH_SOUTH, ValueError, r'for batch 1 \("south"\), unknown batches 2'),
+        ({0: 1, "south": 2}, NORTH_SOUTH, ValueError, "unknown batches 0"),
+        ({0: 1, 1: 2}, ["b1", "b0"], ValueError, "unknown batches 0, 1"),
+        ([1], NORTH_SOUTH, ValueError, "rates has 1 elements for 2 batches"),
+        ([1, 2], ["b10", "b9"], ValueError, "order b10, b9.*mapping of batch label to rate"),
+        ("ab", NORTH_SOUTH, TypeError, "rates must be a sequence of one rate a batch.*got str"),
+        (1.5, NORTH_SOUTH, TypeError, "got float"),
+        (pd.Series([1, 2], index=["a", "a"]), NORTH_SOUTH, ValueError, "rates is a Series with"),
+    ],
+)
+def test_values_that_name_other_batches_are_refused(given, labels, error, message):
+    with pytest.raises(error, match=message):
+        by_batch(given, labels, "rates", "rate", "the merged object")
+
+
+@pytest.mark.parametrize(
+    ("drop", "kept"),
+    [(None, [0, 1, 2]), ("b", [0, 2]), (2, [0, 1]), (["c", 0], [1]), ([], [0, 1, 2])],
+)
+def test_batches_that_are_kept(drop, kept):
+    assert positions_kept(drop, ["a", "b", "c"]) == kept
+
+
+def test_a_number_drops_the_label_where_that_is_no_other_ones_position():
+    assert positions_kept(20, ["10", "20", "30"]) == [0, 2]
+    assert positions_kept(1, ["0", "1", "2"]) == [0, 2]
+    with pytest.raises(ValueError, match=r"the label of batch 0.*the position of batch 1"):
+        positions_kept(1, ["1", "2"])
 
 
 class Normal:

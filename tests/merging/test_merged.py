@@ -1,152 +1,145 @@
-"""What is given instead of a merged object, or of names of variables: said clearly."""
+"""The reader of merged objects: every answer against the batches and the formulas."""
 
 import numpy as np
 import pytest
+from merged_groups import group
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import containers
+from arviz_swiss.base import linalg
+from arviz_swiss.merging.merged import open_merged
 
-TAKE_MERGED = {
-    "report": az_swiss.report,
-    "summary": az_swiss.summary,
-    "subposteriors": az_swiss.subposteriors,
-    "plot_batches": az_swiss.plot_batches,
-    "plot_shift": az_swiss.plot_shift,
-    "plot_maps": az_swiss.plot_maps,
-    "refine": lambda merged: az_swiss.refine(merged, []),
-    "certify": lambda merged: az_swiss.certify(merged, []),
-    "resample": az_swiss.resample,
-}
-TAKE_DRAWS = {
-    "discrepancy, merged": lambda data: az_swiss.discrepancy(data, {"x": np.ones((2, 50))}),
-    "discrepancy, reference": lambda data: az_swiss.discrepancy({"x": np.ones((2, 50))}, data),
-    "flatten": az_swiss.data.flatten,
-    "unflatten": lambda data: az_swiss.data.unflatten(
-        az_swiss.data.flatten({"x": np.ones((2, 5))}), data
-    ),
-}
+pytestmark = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
+POWERS = [2.0, 4.0, 8.0, 8.0]
 
 
-@pytest.fixture(scope="module")
-def batches():
+@pytest.fixture
+def batches(random_batches):
+    """Four batches of a matrix, a positive scale, and a constant among them."""
     rng = np.random.default_rng(0)
-    return [{"x": rng.normal(size=(2, 100)), "v": rng.normal(size=(2, 100, 2))} for _ in range(3)]
-
-
-@pytest.fixture(scope="module")
-def merged(batches):
-    return az_swiss.merge(batches, kind="inflated")
-
-
-@pytest.mark.parametrize("function", TAKE_MERGED)
-@pytest.mark.parametrize("kind", ["None", "list", "dict", "Dataset", "int", "ndarray"])
-def test_what_cannot_be_a_merged_object(function, kind, batches, merged):
-    given = {
-        "None": None,
-        "list": [merged],
-        "dict": batches[0],
-        "Dataset": containers.read(batches[0]).groups["posterior"],
-        "int": 3,
-        "ndarray": np.zeros((2, 10)),
+    return {
+        label: {
+            "theta": np.insert(batch["theta"], 1, 0.1, axis=-1),
+            "scale": np.exp(0.1 * rng.standard_normal((2, 200))),
+        }
+        for label, batch in zip("pqrs", random_batches(rng), strict=True)
     }
-    with pytest.raises(TypeError, match=rf"not a merged object: got {kind}. Pass what merge ret"):
-        TAKE_MERGED[function](given[kind])
 
 
-@pytest.mark.parametrize("function", TAKE_MERGED)
-def test_what_was_not_merged(function, batches, to_container):
-    with pytest.raises(ValueError, match="no group swiss_transform"):
-        TAKE_MERGED[function](to_container(batches[0]))
+@pytest.fixture
+def merged(batches):
+    return az_swiss.merge(batches, powers=POWERS, transforms={"scale": "log"})
 
 
-@pytest.mark.parametrize("function", TAKE_MERGED)
-def test_files_that_cannot_be_read(function, merged, tmp_path):
-    path = tmp_path / "merged.nc"
-    with pytest.raises(ValueError, match=r"file .*merged\.nc could not be read: no file"):
-        TAKE_MERGED[function](path)
-    merged.to_netcdf(path)
-    path.write_bytes(path.read_bytes()[:20_000])
-    with pytest.raises(ValueError, match=r"file .*merged\.nc could not be read.*complete file"):
-        TAKE_MERGED[function](str(path))
+def unconstrained(batch):
+    return np.concatenate([batch["theta"][..., [0, 2, 3]], np.log(batch["scale"])[..., None]], -1)
 
 
-def test_a_file_does_for_the_object(merged, tmp_path):
-    path = tmp_path / "merged.nc"
-    merged.to_netcdf(path)
-    assert str(az_swiss.report(path)) == str(az_swiss.report(merged))
-    back = az_swiss.subposteriors(str(path))["b1"]["posterior"]["x"]
-    np.testing.assert_array_equal(back, az_swiss.subposteriors(merged)["b1"]["posterior"]["x"])
-    # it was read at once, so it can be written again
-    merged.to_netcdf(path)
+def test_before_and_after_are_the_draws_of_the_batch_and_of_the_merge(merged, batches):
+    opened = open_merged(merged, "posterior")
+    for position, (label, batch) in enumerate(batches.items()):
+        np.testing.assert_allclose(opened.before(position), unconstrained(batch), atol=1e-10)
+        now = group(merged).isel(chain=group(merged)["batch"].values == label)
+        after = unconstrained({name: now[name].values for name in ("theta", "scale")})
+        np.testing.assert_allclose(opened.after(position), after, atol=1e-12)
+        back = opened.images_before(position)
+        np.testing.assert_allclose(back["scale"], np.log(batch["scale"]), atol=1e-10)
+        np.testing.assert_allclose(back["theta"], batch["theta"], atol=1e-10)
 
 
-@pytest.mark.parametrize("function", TAKE_DRAWS)
-@pytest.mark.parametrize("given", [None, [{"x": np.ones((2, 50))}], 3, b"x"])
-def test_what_cannot_be_draws(function, given):
-    got = "None" if given is None else type(given).__name__
-    with pytest.raises(ValueError, match=rf"could not be read: got {got}. Pass an InferenceData"):
-        TAKE_DRAWS[function](given)
+def test_a_map_and_its_inverse_undo_one_another(merged):
+    opened = open_merged(merged, "posterior")
+    for position in range(4):
+        there, back = opened.map_of(position), opened.inverse_of(position)
+        np.testing.assert_allclose(back.scale @ there.scale, np.eye(4), atol=1e-12)
+        np.testing.assert_allclose(back.target, there.source)
+        np.testing.assert_allclose(back.source, there.target)
 
 
-def test_batches_to_compare(batches, merged):
-    for given in (None, 3, merged):
-        with pytest.raises(TypeError, match="takes a list, or a mapping of label to batch"):
-            az_swiss.compare_methods(given, kind="inflated")
-    with pytest.raises(ValueError, match=r"reference could not be read: got list"):
-        az_swiss.compare_methods(batches, [merged], methods=["swiss"], kind="inflated")
-    with pytest.raises(ValueError, match=r"batch 1 could not be read: got None"):
-        az_swiss.compare_methods([batches[0], None], kind="inflated")
+def test_labels_powers_and_names(merged):
+    opened = open_merged(merged, "posterior")
+    assert opened.labels == list("pqrs")
+    assert opened.parameters.tolist() == ["theta[0]", "theta[2]", "theta[3]", "scale"]
+    assert opened.names == ["theta", "scale"]
+    assert opened.transformed == ["scale"]
+    assert opened.owners.tolist() == list("ppqqrrss")
+    assert opened.sizes == (8, 200)
+    assert (opened.method, opened.kind) == ("swiss", "inflated")
+    assert opened.is_moved
+    assert opened.certificate is None
+    assert not opened.refinement.is_refined
 
 
-TAKE_NAMES = {
-    "merge": lambda batches, merged, **names: az_swiss.merge(batches, kind="inflated", **names),
-    "compare_methods": lambda batches, merged, **names: az_swiss.compare_methods(
-        batches, methods=["swiss"], kind="inflated", **names
-    ),
-    "summary": lambda batches, merged, **names: az_swiss.summary(merged, **names),
-    "summary, by parameter": lambda batches, merged, **names: az_swiss.summary(
-        merged, by="parameter", **names
-    ),
-    "plot_batches": lambda batches, merged, **names: az_swiss.plot_batches(merged, **names),
-    "plot_shift": lambda batches, merged, **names: az_swiss.plot_shift(merged, **names),
-    "plot_maps": lambda batches, merged, **names: az_swiss.plot_maps(merged, **names),
-    "discrepancy": lambda batches, merged, **names: az_swiss.discrepancy(merged, merged, **names),
-    "flatten": lambda batches, merged, **names: az_swiss.data.flatten(merged, **names),
-}
+def test_powers_are_those_of_the_sampling_whatever_was_dropped(batches):
+    merged = az_swiss.merge(batches, powers=POWERS, drop="p", transforms={"scale": "log"})
+    np.testing.assert_allclose(open_merged(merged, "posterior").sampled_powers, POWERS[1:])
 
 
-@pytest.mark.parametrize("function", TAKE_NAMES)
-@pytest.mark.parametrize("names", [3, [3], True, ["x", None], b"x", {"x": 1}])
-def test_names_of_another_type(function, names, batches, merged):
-    with pytest.raises(TypeError, match="var_names must be a name or a list of names, got"):
-        TAKE_NAMES[function](batches, merged, var_names=names)
+def test_moments_are_those_of_the_draws(merged, batches):
+    opened = open_merged(merged, "posterior")
+    precision = np.zeros((4, 4))
+    for own, batch, power in zip(opened.batch_moments, batches.values(), POWERS, strict=True):
+        rows = unconstrained(batch).reshape(-1, 4)
+        np.testing.assert_allclose(own.mean, rows.mean(axis=0))
+        np.testing.assert_allclose(own.covariance, np.cov(rows.T))
+        precision += np.linalg.inv(own.covariance) / power
+    np.testing.assert_allclose(opened.pooled.precision, precision)
+    np.testing.assert_allclose(opened.pooled.factor, linalg.cholesky(precision))
+    present = opened.present_moments
+    np.testing.assert_allclose(present.mean, opened.pooled.mean, atol=1e-12)
+    np.testing.assert_allclose(present.covariance, opened.pooled.covariance, atol=1e-12)
 
 
-@pytest.mark.parametrize("function", TAKE_NAMES)
-@pytest.mark.parametrize("names", ["x", None])
-def test_unknown_filters(function, names, batches, merged):
-    for filter_vars in ("likes", 3, ["like"]):
-        with pytest.raises(ValueError, match='filter_vars must be None, "like" or "regex", got'):
-            TAKE_NAMES[function](batches, merged, var_names=names, filter_vars=filter_vars)
+def test_rows_are_single_draws_or_chains(merged):
+    opened = open_merged(merged, "posterior")
+    every = opened.rows().reshape(8, 200, 4)
+    np.testing.assert_array_equal(opened.rows([1, 5], [0, 7]), every[[1, 5], [0, 7]])
+    np.testing.assert_array_equal(opened.rows(slice(2, 4)), every[2:4].reshape(-1, 4))
 
 
-@pytest.mark.parametrize("function", TAKE_NAMES)
-def test_names_that_select_nothing_or_are_no_expression(function, batches, merged):
-    with pytest.raises(ValueError, match="var_names='\\(' is no regular expression"):
-        TAKE_NAMES[function](batches, merged, var_names="(", filter_vars="regex")
-    with pytest.raises(ValueError, match="no rho; the variables are x, v"):
-        TAKE_NAMES[function](batches, merged, var_names=["rho"])
+def test_parameters_are_selected_as_by_arviz(merged):
+    opened = open_merged(merged, "posterior")
+    assert opened.positions("scale").tolist() == [3]
+    assert opened.positions("~scale").tolist() == [0, 1, 2]
+    assert opened.positions("theta", coords={"theta_dim_0": [2, 3]}).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="only constants are selected"):
+        opened.positions("theta", coords={"theta_dim_0": 1})
 
 
-@pytest.mark.parametrize("function", [name for name in TAKE_NAMES if "plot" in name or "," in name])
-def test_coords_that_are_no_mapping(function, batches, merged):
-    for coords in (3, ["v_dim_0"]):
-        with pytest.raises(TypeError, match="coords must be a mapping of dimension to labels"):
-            TAKE_NAMES[function](batches, merged, coords=coords)
+def test_the_space_of_the_merge_leads_to_the_draws(merged):
+    opened = open_merged(merged, "posterior")
+    space = opened.space()
+    images = {name: opened.images[name].values for name in opened.names}
+    for name, array in space.backward(images).items():
+        np.testing.assert_allclose(array, opened.draws[name], atol=1e-12)
+    assert opened.local_space() is None
 
 
-def test_a_group_that_was_not_merged_is_named():
-    rng = np.random.default_rng(0)
-    merged = az_swiss.merge([{"x": rng.normal(size=(2, 50))} for _ in "ab"], kind="inflated")
-    with pytest.raises(ValueError, match=r'no group "prior": group= must be the one that was merg'):
-        az_swiss.report(merged, group="prior")
+def test_newly_made_draws_were_not_moved(batches):
+    merged = az_swiss.merge(batches, method="consensus", kind="inflated")
+    opened = open_merged(merged, "posterior")
+    assert not opened.is_moved
+    assert opened.owners is None
+    with pytest.raises(ValueError, match=r'method "consensus".*newly made.*: no maps'):
+        opened.require_moved("no maps.")
+
+
+def test_a_file_is_read_as_the_object(merged, tmp_path):
+    merged.to_netcdf(tmp_path / "merged.nc")
+    stored = open_merged(tmp_path / "merged.nc", "posterior")
+    opened = open_merged(merged, "posterior")
+    for position in range(4):
+        np.testing.assert_array_equal(stored.before(position), opened.before(position))
+    assert stored.labels == opened.labels
+    assert stored.container == opened.container
+
+
+def test_parameters_and_batches_that_are_gone_are_named(merged):
+    opened = open_merged(merged, "posterior")
+    parameters = opened.maps.isel(parameter=[0, 1, 3], parameter_bis=[0, 1, 3])
+    cut = opened.__class__({**opened.groups, "swiss_transform": parameters}, "x", "posterior")
+    with pytest.raises(ValueError, match=r"has no parameter theta\[3\] any more, which varies"):
+        cut.rows()
+    few = opened.draws.isel(chain=slice(2, None))
+    lost = opened.__class__({**opened.groups, "posterior": few}, "x", "posterior")
+    with pytest.raises(ValueError, match=r'batch 0 \("p"\): none of its chains is left'):
+        lost.chains_of(0)

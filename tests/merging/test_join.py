@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from merged_groups import groups_of
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
 from arviz_swiss.data import containers
-from arviz_swiss.merging.joining import order_of
+from arviz_swiss.merging.join import order_of
 
 
 def rows_of(values, labels=None):
@@ -144,3 +145,29 @@ def test_the_report_says_what_order_is_unknown(to_container):
     groups = merged_groups(to_container, [rows_of([1, 2], ["b", "a"]), rows_of([3, 4], ["c", "d"])])
     merged = containers.build(groups, containers.native_kind())
     assert "The order along row is not known" in str(az_swiss.report(merged))
+
+
+def test_another_groups_statistics_are_not_attached(to_container):
+    rng = np.random.default_rng(0)
+    batches = [
+        to_container(
+            {"x": rng.normal(size=(4, 200))},
+            prior={"x": rng.normal(size=(1, 100))},
+            sample_stats={"diverging": np.zeros((4, 200), dtype=bool)},
+        )
+        for _ in range(2)
+    ]
+    assert "sample_stats" in groups_of(az_swiss.merge(batches, kind="inflated"))
+    assert "sample_stats" not in groups_of(az_swiss.merge(batches, group="prior", kind="inflated"))
+
+
+def test_data_of_the_batches_are_copied(to_container):
+    rng = np.random.default_rng(0)
+    y = np.ones(5)
+    batches = [
+        to_container({"x": rng.normal(size=(2, 100))}, constant_data={"y": y.copy()})
+        for _ in range(2)
+    ]
+    merged = az_swiss.merge(batches, kind="inflated")
+    groups_of(merged)["constant_data"]["y"].values[:] = -1
+    assert (groups_of(batches[0])["constant_data"]["y"].values == 1).all()

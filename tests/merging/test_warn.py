@@ -1,10 +1,12 @@
-"""What merge itself says of poor batches."""
+"""What merge itself warns of, and that its advice helps."""
 
 import numpy as np
 import pytest
+from merged_groups import group
 
 import arviz_swiss as az_swiss
-from arviz_swiss.merging.glance import SkewAdvice, advise_skewed, glance
+from arviz_swiss import MergeWarning
+from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
 
 BATCHES = 20
 
@@ -91,16 +93,6 @@ def test_divergent_batches_are_warned_of(to_container):
         merged_with([{"diverging": diverging}, {"diverging": few}, {"diverging": many}])
 
 
-def test_a_glance_sees_the_free_parameters_of_all_arrays():
-    rng = np.random.default_rng(5)
-    arrays = [rng.exponential(size=(2, 1000)), rng.standard_normal((2, 1000, 2))]
-    seen = glance(arrays, np.array([0, 2]))
-    assert seen.skewness[0] > 1 > abs(seen.skewness[1])
-    assert (seen.rhat < 1.2).all()
-    short = glance([rng.standard_normal((3, 20))], np.array([0]))
-    assert np.isnan(short.rhat).all()
-
-
 @pytest.mark.parametrize(
     ("kind", "transformed", "suggested", "words", "never"),
     [
@@ -146,3 +138,56 @@ def test_one_batch_may_be_skewed():
     batch = {"s": np.random.default_rng(8).lognormal(0, 1.2, size=(4, 500))}
     merged = az_swiss.merge([batch], kind="inflated")
     assert az_swiss.report(merged).findings == ()
+
+
+def test_disagreement_is_warned_of_once_and_names_the_batch():
+    rng = np.random.default_rng(0)
+    batches = {f"n{k}": {"x": rng.standard_normal((2, 500))} for k in range(5)}
+    batches["n3"]["x"] += 12
+    with pytest.warns(MergeWarning, match=r"batches disagree .* batch 3 \(\"n3\"\)") as caught:
+        az_swiss.merge(batches, kind="inflated")
+    assert len(caught) == 1
+
+
+@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
+def test_few_draws_of_the_prior_are_corrected_for_or_warned_of():
+    """The prior's precision is subtracted many times, and with it its bias."""
+    rng = np.random.default_rng(0)
+    size, count = 20, 10
+    prior = {"x": rng.normal(size=(1, 500, size))}
+    # a batch knows as much as the prior: precision 2, and the posterior 1 + count
+    batches = [{"x": rng.normal(0, 2**-0.5, size=(4, 5000, size))} for _ in range(count)]
+    with pytest.warns(MergeWarning, match=r"too large: 500 draws of the prior for 20 parameters"):
+        plain = az_swiss.merge(batches, kind="full_prior", prior=prior)
+    corrected = az_swiss.merge(batches, kind="full_prior", prior=prior, covariance="corrected")
+    exact = (1 + count) ** -0.5
+    off = [
+        np.sqrt(np.trace(group(m, "swiss_transform")["pooled_covariance"].values) / size) / exact
+        for m in (plain, corrected)
+    ]
+    # nine times the prior's error of (500 - 1) / (500 - 22) - 1 = 4.4%, over 11, halved for an sd
+    assert off[0] > 1.015
+    assert abs(off[1] - 1) < abs(off[0] - 1)
+
+
+@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
+def test_warns_of_shrinkage_with_the_figure():
+    rng = np.random.default_rng(0)
+    batches = [{"theta": rng.standard_normal((2, 100, 30))} for _ in range(5)]
+    with pytest.warns(MergeWarning, match=r'sds are about (8|9|10)% too small.*"corrected"'):
+        az_swiss.merge(batches, kind="inflated")
+
+
+def test_a_warning_names_the_line_that_called_the_package():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 200))} for _ in range(2)]
+    with pytest.warns(MergeWarning, match="nothing says what the batches were sampled") as caught:
+        az_swiss.merge(batches)
+    assert {one.filename for one in caught} == {__file__}
+
+
+def test_transforms_are_suggested_by_range_and_tail():
+    variables = np.array(["s", "s", "p", "x", "n"])
+    skewness = np.array([2.0, 3.0, -2.0, -2.0, 2.0])
+    ranges = {"s": (0.1, 9.0), "p": (0.1, 0.99), "x": (1.0, 100.0), "n": (-1.0, 2.0)}
+    assert suggest_transforms(variables, skewness, ranges) == {"s": "log", "p": "logit"}

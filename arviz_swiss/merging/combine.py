@@ -1,0 +1,200 @@
+"""From moments to merged draws: pool, rescale to the kind that the method expects, apply.
+
+A batch's draws target ``prior^a likelihood^p``. As a Gaussian with covariance V, its power c has
+covariance V / c and the same mean: an inflated sub-posterior comes from ``c = 1 / a``, a
+fractionated one from ``c = 1 / p``. Exact for Gaussian sub-posteriors.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from arviz_swiss.base.gaussian import Gaussian, Moments, pool
+from arviz_swiss.base.linalg import AffineMap, Spectrum, embed
+from arviz_swiss.data.layout import Variable, as_rows, gather_all, move
+from arviz_swiss.data.messages import warn
+from arviz_swiss.merging.batches import Batch
+from arviz_swiss.merging.moments import Frame, unconstrained
+from arviz_swiss.merging.powers import Powers
+from arviz_swiss.merging.space import Arrays
+from arviz_swiss.methods.registry import Given, Method
+
+
+def pool_batches(moments: Sequence[Moments], powers: Powers, prior: Moments | None) -> Gaussian:
+    """Pool the batches, and the prior where it counts other than once."""
+    try:
+        return pool(moments, powers.weights, powers.missing_prior, prior)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "the pooled precision is not positive definite: the prior, subtracted "
+            f"{-powers.missing_prior:.4g} times, outweighs what the batches know. Draw more of the "
+            'prior and the batches, or sample "fractionated" or "inflated" batches, which need no '
+            "subtraction."
+        ) from error
+
+
+def variance_factors(method: Method, powers: Powers) -> np.ndarray | None:
+    """Return what each batch's covariance must be multiplied by; None if it is right already.
+
+    Refuses a prior that counts other than once where the method cannot mend it.
+    """
+    if powers.missing_prior and not method.pools:
+        raise ValueError(
+            f'method "{method.name}" takes the batches as they are and cannot add or subtract '
+            f"the prior, which would count {1 - powers.missing_prior:.4g} times instead of once. "
+            'Use method="swiss" or "gaussian", or sample "fractionated" or "inflated" batches.'
+        )
+    factors = powers.prior if method.expects == "inflated" else powers.likelihood
+    return None if np.allclose(factors, 1.0, rtol=1e-12) else factors
+
+
+def rescale(
+    moments: Sequence[Moments],
+    pooled: Gaussian,
+    spectra: Sequence[Spectrum],
+    weights: np.ndarray,
+    factors: np.ndarray | None,
+) -> Given:
+    """Return what the method gets, the covariances multiplied by the factors.
+
+    The weight of a batch is one over its power, which rescaling divides by the same factor.
+    """
+    if factors is None:
+        return Given(moments, pooled, spectra, weights / weights.sum())
+    weights = weights * factors
+    return Given(
+        [
+            batch._replace(covariance=batch.covariance * factor, precision=batch.precision / factor)
+            for batch, factor in zip(moments, factors, strict=True)
+        ],
+        pooled,
+        [
+            spectrum._replace(values=spectrum.values * factor)
+            for spectrum, factor in zip(spectra, factors, strict=True)
+        ],
+        weights / weights.sum(),
+    )
+
+
+def rescaled_maps(maps: Sequence[AffineMap], factors: np.ndarray | None) -> list[AffineMap]:
+    """Return the maps of the draws as they are, from those of the rescaled draws."""
+    if factors is None:
+        return list(maps)
+    return [
+        affine._replace(scale=affine.scale * np.sqrt(factor))
+        for affine, factor in zip(maps, factors, strict=True)
+    ]
+
+
+class Draws(NamedTuple):
+    """Merged draws on their own scale and, of transformed variables, in unconstrained space.
+
+    `owners` is the label of each chain's batch, and `maps` what moved its draws; both None where
+    draws were newly made.
+    """
+
+    constrained: Arrays
+    unconstrained: Arrays
+    length: int
+    owners: list[str] | None = None
+    maps: Sequence[AffineMap] | None = None
+
+
+def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
+    """Map every batch's draws into arrays that hold all chains end to end."""
+    lengths = [batch.sizes[1] for batch in batches]
+    if len(set(lengths)) > 1:
+        warn(
+            f"the batches have {min(lengths)} to {max(lengths)} draws a chain: moments use all, "
+            f"the merged posterior keeps the first {min(lengths)} of each chain."
+        )
+    length, chains = min(lengths), [batch.sizes[0] for batch in batches]
+    starts = np.cumsum([0, *chains])
+    dtypes = {name: _dtype(batches, name) for name in frame.layout.names}
+
+    def empty(variables: Iterable[Variable]) -> Arrays:
+        return {
+            variable.name: np.empty((starts[-1], length, *variable.shape), dtypes[variable.name])
+            for variable in variables
+        }
+
+    merged = empty(frame.layout.variables)
+    constrained = empty(
+        variable
+        for variable in frame.constrained.variables
+        if variable.name in frame.space.transforms
+    )
+    for batch, affine, start in zip(batches, maps, starts, strict=False):
+        arrays = list(unconstrained(batch, frame).values())
+        part = {name: out[start : start + batch.sizes[0]] for name, out in merged.items()}
+        move(
+            as_rows(arrays, frame.layout, length),
+            frame.layout,
+            embed(affine, frame.free, frame.constants),
+            as_rows(list(part.values()), frame.layout),
+        )
+        if constrained:
+            back = frame.space.backward(part)
+            for name in constrained:
+                constrained[name][start : start + batch.sizes[0]] = back[name]
+    owners = [batch.label for batch in batches for _ in range(batch.sizes[0])]
+    moved = {name: merged[name] for name in constrained}
+    return Draws(merged | constrained, moved, length, owners, maps)
+
+
+def make_draws(
+    batches: Sequence[Batch],
+    frame: Frame,
+    moments: Sequence[Moments],
+    factors: np.ndarray | None,
+    combine: Callable[..., np.ndarray],
+) -> Draws:
+    """Make new draws from all batches' draws, as many as the smallest batch has.
+
+    Each batch's draws are rescaled about their mean, which multiplies its covariance by its factor.
+    `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
+    """
+    chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
+    if any(batch.sizes != (chains, length) for batch in batches):
+        warn(
+            "the batches differ in their numbers of chains or draws: moments use all draws, the "
+            f"new draws are made of the first {chains} chains and the first {length} draws of each."
+        )
+    rows = np.empty((len(batches), chains, length, frame.free.size))
+    for position, batch in enumerate(batches):
+        _gather_free(batch, frame, rows[position])
+        if factors is not None:
+            rows[position] -= moments[position].mean
+            rows[position] *= np.sqrt(factors[position])
+            rows[position] += moments[position].mean
+    made = np.empty((chains, length, frame.layout.size))
+    made[...] = frame.constants
+    made[..., frame.free] = combine(draws=rows)
+    merged = {
+        variable.name: made[..., variable.columns]
+        .reshape(chains, length, *variable.shape)
+        .astype(_dtype(batches, variable.name))
+        for variable in frame.layout.variables
+    }
+    moved = {name: merged[name] for name in merged if name in frame.space.transforms}
+    back = frame.space.backward(merged) if moved else merged
+    constrained = {n: back[n].astype(merged[n].dtype, copy=False) for n in merged}
+    return Draws(constrained, moved, length)
+
+
+def _dtype(batches: Sequence[Batch], name: str) -> np.dtype:
+    """Return the finest dtype that a variable has in any batch."""
+    return np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
+
+
+def _gather_free(batch: Batch, frame: Frame, out: np.ndarray) -> None:
+    """Write the free parameters' draws into `out`, of dimensions (chain, draw, parameter)."""
+    chains, length, _ = out.shape
+    arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
+    if frame.free.size == frame.layout.size:
+        for array, variable in zip(arrays, frame.layout.variables, strict=True):
+            out[..., variable.columns] = array.reshape(chains, length, variable.size)
+    else:
+        rows = gather_all(as_rows(arrays, frame.layout), frame.layout)
+        out[...] = rows[:, frame.free].reshape(out.shape)

@@ -1,0 +1,294 @@
+"""Batches that fit together: variables matched by name, their elements by coordinate label."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import pandas as pd
+
+from arviz_swiss.data import schema
+from arviz_swiss.data.containers import SAMPLE_DIMS, check_names
+from arviz_swiss.data.layout import Layout, layout_of, positions_of, with_times_as_stored
+from arviz_swiss.data.selection import checked_names, select_names
+from arviz_swiss.merging.batches import Batch, own_dims
+
+
+class Matched(NamedTuple):
+    """Batches whose shared variables agree, and the layout of those variables."""
+
+    batches: list[Batch]
+    layout: Layout
+    local: list[str]
+    deterministic: list[str]
+
+
+class Roles(NamedTuple):
+    """A batch's variables to merge and, where something tells, the deterministic ones."""
+
+    parameters: list[str]
+    deterministic: list[str]
+
+
+def match(
+    batches: Sequence[Batch],
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    free: Sequence[str] | None = None,
+) -> Matched:
+    """Match variables by name and coordinates by label; the first batch gives the order.
+
+    `free` are the model's variables that are no deterministics; the attributes tell when absent.
+    """
+    names, first = checked_names(var_names, filter_vars), batches[0]
+    own = _recorded_local(batches)
+    roles = [
+        _roles(batch, names, filter_vars, _sampled(batch, first, free), free is not None, own)
+        for batch in batches
+    ]
+    parameters = [role.parameters for role in roles]
+    _check_names(batches, parameters, own)
+    shared = _shared(batches, [name for name in parameters[0] if name not in own])
+    local = [name for name in _union(parameters) if name not in shared]
+    if not shared:
+        raise ValueError(
+            f"no variable is shared by all batches: the coordinates of {', '.join(local)} differ "
+            "between batches. Give shared parameters the same dims and coords in every batch."
+        )
+    _check_unique(first, shared)
+    layout = with_times_as_stored(layout_of(first.draws, shared))
+    check_labels(first, layout)
+    matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
+    return Matched(matched, layout, local, _union(role.deterministic for role in roles))
+
+
+def match_to(first: Batch, other: Batch, layout: Layout) -> Batch:
+    """Return `other` with its coordinates matched to those of `first`."""
+    for name in layout.names:
+        if name not in other.draws.data_vars:
+            raise ValueError(
+                f'{other}: group "{other.group}" has no variable {name}, which is merged.'
+            )
+        _check_variable(first, other, name)
+        if not _has_labels_of(first, other, name):
+            raise ValueError(
+                f'{other}, variable {name}: coordinates of group "{other.group}" differ from those '
+                f"of {first}."
+            )
+    return other._replace(indexers=_indexers(first, other, layout.names))
+
+
+def check_holdable(matched: Matched, container: str) -> None:
+    """Refuse variables and dimensions that the merged object cannot hold by their names."""
+    if container != "DataTree":
+        return
+    dims = (dim for variable in matched.layout.variables for dim in variable.dims)
+    try:
+        check_names([*matched.layout.names, *matched.local, *dims])
+    except ValueError as error:
+        raise ValueError(f"{matched.batches[0]}, {error} (var_names)") from error
+
+
+def _recorded_local(batches: Sequence[Batch]) -> set[str]:
+    """Return the variables that the sampling found to belong to one batch alone."""
+    return {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
+
+
+def _sampled(batch: Batch, first: Batch, free: Sequence[str] | None) -> set[str] | None:
+    """Return the variables that are no deterministics; None where nothing tells."""
+    recorded = first.attrs.get(schema.SAMPLED_VARIABLES)
+    names = free if free is not None else batch.attrs.get(schema.SAMPLED_VARIABLES, recorded)
+    return None if names is None else set(np.atleast_1d(names).tolist())
+
+
+def _roles(
+    batch: Batch,
+    var_names: str | list[str] | None,
+    filter_vars: str | None,
+    sampled: set[str] | None,
+    has_model: bool,
+    local: Collection[str],
+) -> Roles:
+    names = select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
+    chooses = var_names is not None and not has_model and not _only_excludes(var_names)
+    if sampled is None or chooses:
+        return Roles(names, [])
+    if has_model and (missing := sampled - set(batch.draws.data_vars) - set(local)):
+        raise ValueError(
+            f"{batch} has no variable {', '.join(sorted(missing))}, which the model has. Pass the "
+            "plain model that the batches were sampled with."
+        )
+    parameters = [name for name in names if name in sampled or name in local]
+    if not parameters:
+        return Roles(names, [])
+    return Roles(parameters, [name for name in names if name not in parameters])
+
+
+def _only_excludes(var_names: str | list[str]) -> bool:
+    names = [var_names] if isinstance(var_names, str) else var_names
+    return all(name.startswith("~") for name in names)
+
+
+def _union(names: Iterable[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(name for some in names for name in some))
+
+
+def _shared(batches: Sequence[Batch], names: Sequence[str]) -> list[str]:
+    """Return the variables with the same elements in all batches; refuse those with some."""
+    first, *others = batches
+    for batch in batches:
+        for name in names:
+            _check_variable(first, batch, name)
+    shared = [name for name in names if all(_has_labels_of(first, b, name) for b in others)]
+    for name in names:
+        if name not in shared:
+            _check_apart(batches, name)
+    return shared
+
+
+def _check_unique(batch: Batch, names: Sequence[str]) -> None:
+    for name in names:
+        for dim in own_dims(batch, name):
+            index = _index(batch, dim)
+            if not index.is_unique:
+                twice = index[index.duplicated()][0]
+                raise ValueError(
+                    f"{batch}, variable {name}: the label {twice!r} of dimension {dim} occurs more "
+                    "than once, so elements cannot be matched by label. Give unique labels."
+                )
+
+
+def _check_names(
+    batches: Sequence[Batch], parameters: Sequence[Sequence[str]], local: Collection[str]
+) -> None:
+    """Refuse batches without the same parameters, those of one batch alone aside."""
+    first, expected = batches[0], [name for name in parameters[0] if name not in local]
+    for batch, names in zip(batches, parameters, strict=True):
+        missing = [name for name in expected if name not in names]
+        extra = [name for name in names if name not in expected and name not in local]
+        for poor, rich, lacking in ((batch, first, missing), (first, batch, extra)):
+            if lacking:
+                raise ValueError(
+                    f"{poor} has no variable {', '.join(lacking)}, which {rich} has. Every batch "
+                    "needs the same variables; choose shared ones with var_names."
+                )
+    for batch, names in zip(batches, parameters, strict=True):
+        _check_not_called_batch(batch, names)
+
+
+def _check_not_called_batch(batch: Batch, names: Sequence[str]) -> None:
+    variables = batch.draws.variables
+    labelled = set(variables["batch"].dims) - set(SAMPLE_DIMS) if "batch" in variables else set()
+    for name in names:
+        if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
+            raise ValueError(
+                f'{batch}, variable {name}: merge calls the batches "batch", so no variable, '
+                "dimension or coordinate can have that name. Rename it."
+            )
+
+
+def _check_variable(first: Batch, batch: Batch, name: str) -> None:
+    array, expected = batch.draws.variables[name], first.draws.variables[name]
+    if not set(SAMPLE_DIMS) <= set(array.dims):
+        raise ValueError(
+            f"{batch}, variable {name}: dimensions {array.dims}, expected (chain, draw, ...). "
+            f'Leave it out with var_names="~{name}".'
+        )
+    if array.dtype.kind != "f":
+        raise ValueError(
+            f"{batch}, variable {name}: dtype {array.dtype}. Only real-valued parameters can be "
+            f'merged; leave discrete ones out with var_names="~{name}", or convert it to float.'
+        )
+    if set(array.dims) != set(expected.dims):
+        raise ValueError(
+            f"{batch}, variable {name}: dimensions {array.dims}, but {expected.dims} in {first}. "
+            "Rename them to agree."
+        )
+
+
+def _index(batch: Batch, dim: str) -> pd.Index:
+    variables = batch.draws.variables
+    return variables[dim].to_index() if dim in variables else pd.RangeIndex(batch.draws.sizes[dim])
+
+
+def _has_labels_of(first: Batch, batch: Batch, name: str) -> bool:
+    return all(
+        positions_of(_index(first, dim), _index(batch, dim)) is not None
+        for dim in own_dims(first, name)
+    )
+
+
+def _check_apart(batches: Sequence[Batch], name: str) -> None:
+    """Refuse a variable of which two batches share some elements, but not all.
+
+    Default labels 0, 1, ... say nothing: they may be of other groups.
+    """
+    for dim in own_dims(batches[0], name):
+        indices = [_index(batch, dim) for batch in batches]
+        if all(index.equals(indices[0]) for index in indices):
+            continue
+        if all(index.equals(pd.RangeIndex(len(index))) for index in indices):
+            continue
+        owners: dict[str, int] = {}
+        for position, index in enumerate(indices):
+            for label in map(str, index):
+                other = owners.setdefault(label, position)
+                if other != position and positions_of(indices[other], index) is None:
+                    _refuse_overlap(name, dim, label, batches[other], batches[position])
+
+
+def _refuse_overlap(name: str, dim: str, label: str, first: Batch, other: Batch) -> NoReturn:
+    known, present = ({str(label) for label in _index(batch, dim)} for batch in (first, other))
+    if known == present:
+        types = " and ".join(str(_index(batch, dim).dtype) for batch in (first, other))
+        raise ValueError(
+            f"variable {name}: the labels of dimension {dim} are the same as text in {first} and "
+            f"{other}, but not equal (types {types}). Give all batches labels of one type."
+        )
+    odd = sorted(known ^ present)[0]
+    has, lacks = (first, other) if odd in known else (other, first)
+    raise ValueError(
+        f"variable {name}: both {first} and {other} have the label {label!r} of dimension {dim}, "
+        f"but {odd!r} is in {has} and not in {lacks}. If {name} is shared, give it the same labels "
+        "in every batch, absent levels too; if it belongs to groups, put whole groups into one "
+        "batch (groups=)."
+    )
+
+
+def _indexers(first: Batch, batch: Batch, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the orders of the dimensions that this batch has in another order than the first."""
+    indexers = {}
+    for dim in _union(own_dims(batch, name) for name in names):
+        expected, present = _index(first, dim), _index(batch, dim)
+        positions = None if expected.equals(present) else positions_of(expected, present)
+        if positions is not None:
+            indexers[dim] = positions
+    return indexers
+
+
+def check_labels(batch: Batch, layout: Layout) -> None:
+    """Refuse elements that have the same label as text, by which a merged object knows them."""
+    labels, owners = layout.labels(), layout.owners()
+    if len(set(labels)) == len(labels):
+        return
+    seen: dict[str, int] = {}
+    for position, label in enumerate(labels):
+        if label in seen:
+            both = (seen[label], position)
+            elements = " and ".join(_element(layout, place) for place in both)
+            names = " and ".join(dict.fromkeys(owners[place] for place in both))
+            raise ValueError(
+                f"{batch}, variable {names}: {elements} would both be called {label}, so they "
+                "could not be told apart. Rename a coordinate label or a variable."
+            )
+        seen[label] = position
+
+
+def _element(layout: Layout, position: int) -> str:
+    """Describe one element, by dimension and coordinate label."""
+    variable = next(v for v in layout.variables if position < v.columns.stop)
+    index = np.unravel_index(position - variable.columns.start, variable.shape)
+    along = [
+        f"{dim}={layout.coords[dim].values[at]!s}" if dim in layout.coords else f"{dim}={at}"
+        for dim, at in zip(variable.dims, index, strict=True)
+    ]
+    return f"{variable.name} ({'; '.join(along)})" if along else variable.name
