@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.special import logsumexp
 
 from arviz_swiss.base import stein, weights
-from arviz_swiss.correcting.densities import Densities
+from arviz_swiss.correcting.full_posterior import LogDensities
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import flatten
@@ -81,23 +81,12 @@ class Evidence(NamedTuple):
 
 
 def build_certificate(
-    opened: Merged, thinned: Thinned, found: Densities, rng: np.random.Generator
+    opened: Merged, thinned: Thinned, logs: LogDensities, rng: np.random.Generator
 ) -> xr.Dataset:
-    """Return the group `swiss_certificate`.
-
-    Parameters
-    ----------
-    opened : Merged
-    thinned : Thinned
-        The draws that are weighed.
-    found : Densities
-        There.
-    rng : Generator
-        For the noise of what the weights change.
-    """
-    weighed = _weigh(thinned, found)
-    edge = _edges(opened, thinned, found)
-    provenance = _provenance(opened, thinned, found, edge)
+    """Return the group `swiss_certificate`; `rng` is for the noise of what the weights change."""
+    weighed = _weigh(thinned, logs)
+    edge = _edges(opened, thinned, logs)
+    provenance = _provenance(opened, thinned, logs, edge)
     flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
     whitened = thinned.merged @ opened.present_moments.factor
@@ -171,33 +160,35 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     return np.sqrt(count / sizes), np.sqrt(count / squares)
 
 
-def _weigh(thinned: Thinned, found: Densities) -> Weighed:
-    mixture = weights.mixture_of(found.batches, thinned.owners)
-    ratios = found.full - mixture.log_density
+def _weigh(thinned: Thinned, logs: LogDensities) -> Weighed:
+    mixture = weights.mixture_of(logs.batches, thinned.owners)
+    ratios = logs.full - mixture.log_density
     if np.isfinite(ratios).any():
         ratios -= logsumexp(ratios) - np.log(ratios.size)
     by_batch = []
-    for position, own in enumerate(found.batches):
+    for position, own in enumerate(logs.batches):
         mine = thinned.owners == position
         enough = mine.sum() >= FEWEST
         # elsewhere both may be minus infinity
-        alone = found.full[mine] - own[mine]
+        alone = logs.full[mine] - own[mine]
         by_batch.append(containers.pareto_smoothed(alone)[1] if enough else np.nan)
     log_weights, khat = containers.pareto_smoothed(ratios)
     error = weights.mixture_error(mixture, np.exp(log_weights))
     return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
 
 
-def _edges(opened: Merged, thinned: Thinned, found: Densities) -> np.ndarray:
+def _edges(opened: Merged, thinned: Thinned, logs: LogDensities) -> np.ndarray:
     """Return which parameters have an edge that draws were moved over."""
     by_batch = [
         edges(thinned.original[label], own)
-        for label, own in zip(opened.labels, found.batches, strict=True)
+        for label, own in zip(opened.labels, logs.batches, strict=True)
     ]
-    return np.any([edges(thinned.merged, found.full), *by_batch], axis=0)
+    return np.any([edges(thinned.merged, logs.full), *by_batch], axis=0)
 
 
-def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.ndarray) -> Provenance:
+def _provenance(
+    opened: Merged, thinned: Thinned, logs: LogDensities, edge: np.ndarray
+) -> Provenance:
     batches = []
     for position, label in enumerate(opened.labels):
         original = thinned.original[label]
@@ -207,7 +198,7 @@ def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.nda
             Own(
                 label,
                 original[mine].reshape(shape),
-                found.scores[position].reshape(shape),
+                logs.scores[position].reshape(shape),
                 opened.maps["covariance"].isel(batch=position).values,
             )
         )

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.correcting.densities import Evaluate, Request
+from arviz_swiss.correcting.evaluation import Evaluate, Request
 
 TERMS = ("log_prior", "log_likelihood")
 # Between so many pairs of draws changes of the log density are compared with its gradients.
