@@ -1,7 +1,7 @@
 """The certificate of a merge: weights of its draws against the full posterior, and a verdict."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -87,27 +87,54 @@ def build_certificate(
     weighed = _weigh(thinned, logs)
     edge = _edges(opened, thinned, logs)
     provenance = _provenance(opened, thinned, logs, edge)
-    flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
-    shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
-    whitened = thinned.merged @ opened.present_moments.factor
-    change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
-    mean_error, sd_error = _sampling_errors(opened) if opened.refinement.is_refined else (0.0, 0.0)
-    change = change._replace(
-        shift_error=float(np.hypot(change.shift_error, mean_error)),
-        stretch_error=float(np.hypot(change.stretch_error, sd_error)),
+    refinement = opened.refinement
+    errors = _sampling_errors(opened) if refinement.is_refined else (0.0, 0.0)
+    change = weights.change_by(
+        thinned.merged @ opened.present_moments.factor, np.exp(weighed.log_weights), rng
     )
-    parameters = opened.parameters
-    effective = weights.effective_size(weighed.log_weights)
-    shape = (opened.sizes[0], thinned.draws.size)
-    data = {
+    change = change._replace(
+        shift_error=float(np.hypot(change.shift_error, errors[0])),
+        stretch_error=float(np.hypot(change.stretch_error, errors[1])),
+    )
+    evidence = Evidence(
+        khat=weighed.khat,
+        effective=weights.effective_size(weighed.log_weights),
+        weighed=weighed.ratios.size,
+        draws=int(np.prod(opened.sizes)),
+        change=change,
+        sampling_error=max(errors),
+        overlap_error=weighed.overlap_error,
+        doubt=provenance.doubt,
+        bounded=opened.parameters[edge].tolist(),
+        refined=refinement.is_refined,
+        undone=bool(refinement.undone),
+        method=opened.method,
+    )
+    dataset = _dataset(opened, thinned, weighed, provenance, evidence)
+    return dataset.assign_attrs(judge(evidence)._asdict())
+
+
+def _dataset(
+    opened: Merged,
+    thinned: Thinned,
+    weighed: Weighed,
+    provenance: Provenance,
+    evidence: Evidence,
+) -> xr.Dataset:
+    """Return the variables of the certificate, each with its meaning."""
+    picked = opened.draws.isel(draw=thinned.draws)
+    flat = flatten(picked[opened.layout.names])
+    shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
+    shape, change = (opened.sizes[0], thinned.draws.size), evidence.change
+    columns: dict[str, tuple[Any, Any]] = {
         "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
         "log_ratio": (containers.SAMPLE_DIMS, weighed.ratios.reshape(shape)),
         "khat": ((), weighed.khat),
         "batch_khat": ("batch_label", weighed.batch_khat),
         "batch_offset": ("batch_label", provenance.offsets),
         "batch_width": ("batch_label", provenance.widths),
-        "effective_size": ((), effective),
-        "weighed": ((), weighed.ratios.size),
+        "effective_size": ((), evidence.effective),
+        "weighed": ((), evidence.weighed),
         **{name: ("parameter", values) for name, values in shifts._asdict().items()},
         "mahalanobis_shift": ((), change.shift),
         "mahalanobis_error": ((), change.shift_error),
@@ -115,31 +142,12 @@ def build_certificate(
         "covariance_error": ((), change.stretch_error),
         "overlap_error": ((), weighed.overlap_error),
     }
-    picked = opened.draws.isel(draw=thinned.draws)
-    coords = {name: picked[name].variable for name in ("chain", "draw", "batch")}
+    meanings = schema.VARIABLES[schema.CERTIFICATE]
+    coords: dict[str, Any] = {name: picked[name].variable for name in ("chain", "draw", "batch")}
     coords |= {"batch_label": np.array(opened.labels), "parameter": flat["parameter"].values}
-    dataset = xr.Dataset(
-        {
-            k: (dims, v, {"description": schema.VARIABLES[schema.CERTIFICATE][k]})
-            for k, (dims, v) in data.items()
-        },
-        coords=coords,
+    return xr.Dataset(
+        {k: (dims, v, {"description": meanings[k]}) for k, (dims, v) in columns.items()}, coords
     )
-    evidence = Evidence(
-        weighed.khat,
-        effective,
-        weighed.ratios.size,
-        int(np.prod(opened.sizes)),
-        change,
-        max(mean_error, sd_error),
-        weighed.overlap_error,
-        provenance.doubt,
-        parameters[edge].tolist(),
-        opened.refinement.is_refined,
-        bool(opened.refinement.undone),
-        opened.method,
-    )
-    return dataset.assign_attrs(judge(evidence)._asdict())
 
 
 def _sampling_errors(opened: Merged) -> tuple[float, float]:
@@ -149,15 +157,14 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     are made of, were moved by the moments of draws: by the errors of these the weights shift the
     draws, though they are right. Without `refine`, the errors are those of the merge itself.
     """
-    length, count = opened.sizes[1], opened.free.size
-    sizes = 0.0
-    for label in opened.labels:
-        own = np.flatnonzero(opened.owners == label)
-        rows = opened.rows(own).reshape(own.size, length, count)
-        sizes += float(np.median(stein.effective_sizes(rows)))
-    of_squares = opened.groups.get(schema.DIAGNOSTICS, {}).get("effective_size")
-    squares = sizes if of_squares is None else float(of_squares.sum())
-    return np.sqrt(count / sizes), np.sqrt(count / squares)
+    size = sum(
+        float(np.median(stein.effective_sizes(opened.after(position))))
+        for position in range(len(opened.labels))
+    )
+    squares = size
+    if schema.DIAGNOSTICS in opened.groups:
+        squares = float(opened.diagnostics["effective_size"].sum())
+    return np.sqrt(opened.free.size / size), np.sqrt(opened.free.size / squares)
 
 
 def _weigh(thinned: Thinned, logs: LogDensities) -> Weighed:

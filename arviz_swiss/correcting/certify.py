@@ -157,7 +157,6 @@ def certify(
     opened.require_moved(
         'their density is not known, so they cannot be certified. Merge with method="swiss".'
     )
-    _check_all_batches(opened)
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
     matched = batch_densities(opened, Source(densities, build, data, groups, stratify))
@@ -182,26 +181,17 @@ def certify(
     return containers.build(result, opened.container, containers.root_attrs(merged))
 
 
-def _check_all_batches(opened: Merged) -> None:
-    if gone := [label for label in opened.labels if label not in opened.owners]:
-        raise ValueError(
-            f"no chain of batch {', '.join(gone)} is left. Certify the merged object first, and "
-            "select chains afterwards."
-        )
-
-
 def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
     """Choose the same draws of every chain, and move them back to where they came from."""
     chains, length = opened.sizes
     positions = gaussian.spread_evenly(length, -(-draws // chains), rng)
     merged = opened.rows(slice(None), positions)
-    places = [opened.labels.index(owner) for owner in opened.owners]
-    original = {}
+    places, original = np.empty(chains, dtype=int), {}
     for position, label in enumerate(opened.labels):
+        places[opened.chains_of(position)] = position
         back = opened.inverse_of(position)
         original[label] = (merged - back.source) @ back.scale.T + back.target
-    owners = np.repeat(places, positions.size)
-    return Thinned(positions, owners, merged, original)
+    return Thinned(positions, np.repeat(places, positions.size), merged, original)
 
 
 def _check_potentials(

@@ -77,7 +77,7 @@ def evaluating(
             label: Task(session, label, None if label in sent else densities[label], space, asked)
             for label, asked in requests.items()
         }
-        results = {}
+        results: dict[str, list[np.ndarray]] = {}
         compiles = any(is_model(task.density) for task in tasks.values())
         before = bar.stage("compiling") if compiles else ""
         while tasks:

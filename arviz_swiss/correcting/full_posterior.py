@@ -1,6 +1,6 @@
 """The full posterior by its densities: one prior times all likelihoods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ def full_score(scores: Scores) -> np.ndarray:
 
 
 def all_scores(
-    evaluate: Evaluate, labels: Sequence[str], points: np.ndarray, parameters: Sequence[str]
+    evaluate: Evaluate, labels: Sequence[str], points: np.ndarray, parameters: Iterable[str]
 ) -> Scores:
     """Return the gradients that make up the full posterior's; errors name the parameters."""
     requests = {
@@ -51,11 +51,11 @@ def all_scores(
     return Scores(prior, {label: answers[label][0] for label in labels})
 
 
-def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Sequence[str]) -> None:
+def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Iterable[str]) -> None:
     """Refuse points outside the support: a density that is cut off has a mean score of its own."""
     outside = ~np.isfinite(log_priors)
     if outside.any():
-        names = ", ".join(np.asarray(parameters)[edges(points, log_priors)])
+        names = ", ".join(np.array(list(parameters))[edges(points, log_priors)])
         raise OutOfBounds(
             f"{outside.sum()} of {outside.size} merged draws are outside the bounds of {names}. A "
             "density that ends before it is zero has another mean score than zero, by which refine "

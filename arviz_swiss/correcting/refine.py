@@ -251,7 +251,7 @@ def _rounds(
     chains, length = opened.sizes
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
-    moments, upwards = start, []
+    moments, upwards = start, list[str]()
     while len(history) < rounds and not are_half(upwards, labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
         positions = gaussian.spread_evenly(chains * length, count, rng)

@@ -3,11 +3,16 @@ import os
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
+import pymc as pm
+import pytensor
 import pytest
 from normal_density import Normal
 
 import arviz_swiss as az_swiss
+from arviz_swiss.correcting import evaluation
+from arviz_swiss.correcting.densities import space_for_models
 from arviz_swiss.correcting.evaluation import Request, evaluating
+from arviz_swiss.merging.merged import open_merged
 
 LABELS = ["north", "south", "west"]
 
@@ -70,6 +75,30 @@ def test_points_come_in_blocks(densities):
         (found,) = evaluate({"north": [Request("log_likelihood", points)]})["north"]
     assert lengths == [100, 100, 50]
     np.testing.assert_array_equal(found, Quadratic(1.0).log_likelihood(points))
+
+
+@pytest.mark.parametrize("values_at_once, lengths", [(4000, [10, 10, 5]), (1, [1] * 25)])
+def test_models_of_many_rows_come_in_smaller_blocks(monkeypatch, values_at_once, lengths):
+    with pytensor.config.change_flags(mode="FAST_COMPILE"), pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, observed=np.arange(400.0))
+    draws = {"mu": np.random.default_rng(0).normal(size=(2, 100))}
+    space = space_for_models(open_merged(az_swiss.merge([draws], powers=1), "posterior"))
+    calls, called = [], evaluation._called
+
+    def watched(density, label, method, points):
+        calls.append(len(points))
+        return called(density, label, method, points)
+
+    monkeypatch.setattr(evaluation, "_called", watched)
+    requests = {"b0": [Request("grad_log_likelihood", np.linspace(-1, 1, 25)[:, None])]}
+    results = []
+    for most in (evaluation.VALUES_AT_ONCE, values_at_once):
+        monkeypatch.setattr(evaluation, "VALUES_AT_ONCE", most)
+        with evaluating({"b0": model}, space) as evaluate:
+            results += evaluate(requests)["b0"]
+    assert calls == [25, *lengths]
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-12)
 
 
 def test_every_executor_gives_the_same(densities, processes, dask_client):
