@@ -7,10 +7,9 @@ its first use.
 import importlib
 from typing import Any
 
-from arviz_swiss.checking.compare_methods import compare
+from arviz_swiss.checking.compare_methods import compare_methods
 from arviz_swiss.checking.discrepancy import discrepancy
 from arviz_swiss.checking.report import report
-from arviz_swiss.checking.statistics import diagnose
 from arviz_swiss.checking.summary import summary
 from arviz_swiss.correcting.certify import certify
 from arviz_swiss.correcting.refine import refine
@@ -20,7 +19,10 @@ from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.merging.subposteriors import subposteriors
 from arviz_swiss.parallel.partition import partition
-from arviz_swiss.plots import plot_batches, plot_discrepancy, plot_maps, plot_shift
+from arviz_swiss.plots.plot_batches import plot_batches
+from arviz_swiss.plots.plot_compare_methods import plot_compare_methods
+from arviz_swiss.plots.plot_maps import plot_maps
+from arviz_swiss.plots.plot_shift import plot_shift
 
 __version__ = "0.1.0"
 
@@ -35,16 +37,15 @@ __all__ = [
     "merge",
     "subposteriors",
     # check
-    "diagnose",
-    "summary",
     "report",
-    "compare",
+    "summary",
+    "compare_methods",
     "discrepancy",
     # look
     "plot_batches",
     "plot_shift",
     "plot_maps",
-    "plot_discrepancy",
+    "plot_compare_methods",
     # refine and certify
     "refine",
     "certify",

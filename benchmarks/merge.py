@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import blas
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import containers
+from arviz_swiss.data import containers, flatten, unflatten
 
 SIZES = [(10, 5000, 80), (20, 40000, 28), (100, 10000, 100), (10, 2000, 500)]
 TARGETS = [2.0, 2.0, 2.0, 3.5]
@@ -61,7 +61,7 @@ def make_batches(batches, draws, parameters, seed=0):
 def time_merge(batches, draws, parameters):
     """Return CPU seconds of the bare bound and of the whole merge."""
     idatas = make_batches(batches, draws, parameters)
-    arrays = [az_swiss.flatten(idata).values.reshape(-1, parameters) for idata in idatas]
+    arrays = [flatten(idata).values.reshape(-1, parameters) for idata in idatas]
     maps = np.random.default_rng(0).normal(size=(parameters, parameters))
 
     def bare():
@@ -80,11 +80,11 @@ def time_flatten():
     rng = np.random.default_rng(0)
     data = {f"v{i}": rng.normal(size=(4, 1000, *((7,) if i % 2 else ()))) for i in range(50)}
     dataset = containers.read(data).groups["posterior"]
-    flat = az_swiss.flatten(dataset)
+    flat = flatten(dataset)
     assert flat.sizes["parameter"] == 200
     return (
-        min(cpu(lambda: az_swiss.flatten(dataset)).all for _ in range(5)),
-        min(cpu(lambda: az_swiss.unflatten(flat, like=dataset)).all for _ in range(5)),
+        min(cpu(lambda: flatten(dataset)).all for _ in range(5)),
+        min(cpu(lambda: unflatten(flat, like=dataset)).all for _ in range(5)),
     )
 
 
@@ -107,7 +107,7 @@ def time_numpyro(batches=10, draws=5000, parameters=80):
         print("numpyro is not installed: no comparison with its consensus")
         return
     idatas = make_batches(batches, draws, parameters)
-    arrays = [{"theta": az_swiss.flatten(idata).values.reshape(-1, parameters)} for idata in idatas]
+    arrays = [{"theta": flatten(idata).values.reshape(-1, parameters)} for idata in idatas]
     theirs = min(cpu(lambda: consensus(arrays)["theta"].block_until_ready()).all for _ in range(5))
     ours = min(cpu(lambda: az_swiss.merge(idatas, kind="inflated")).all for _ in range(5))
     print(f"numpyro consensus {theirs:.3f}s, merge {ours:.3f}s: {theirs / ours:.1f} times ours")

@@ -47,7 +47,7 @@ def experiment(size, own_scale, seed=0):
     covariance = np.linalg.inv(precisions.sum(axis=0))
     mean = covariance @ np.einsum("bij,bj->i", precisions, means)
     pairs = list(zip(means, covariances, strict=True))
-    table = az_swiss.compare(
+    table = az_swiss.compare_methods(
         [normal(rng, m, v / BATCHES) for m, v in pairs],
         normal(rng, mean, covariance),
         METHODS,

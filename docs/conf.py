@@ -5,6 +5,8 @@ from pathlib import Path
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
+from arviz_swiss.data import schema
+
 HERE = Path(__file__).parent
 
 # Sphinx reads only what lies below this folder.
@@ -12,6 +14,31 @@ shutil.rmtree(HERE / "notebooks", ignore_errors=True)
 (HERE / "notebooks").mkdir()
 for notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
     shutil.copy(notebook, HERE / "notebooks")
+
+
+def table(meanings, heading):
+    """Return a dict of name to meaning as a Markdown table."""
+    rows = [
+        f"| `{name}` | {text[:1].upper()}{text[1:].rstrip('.')} |"
+        for name, text in meanings.items()
+    ]
+    return "\n".join([f"| {heading} | holds |", "|---|---|", *rows, ""])
+
+
+def schema_page():
+    """Return what the schema says of a merged object: its groups, and what is in ours."""
+    parts = ["## Groups\n", table(schema.GROUPS, "group")]
+    for group in dict.fromkeys([*schema.VARIABLES, *schema.ATTRIBUTES]):
+        parts.append(f"## `{group}`\n")
+        if group in schema.VARIABLES:
+            parts.append(table(schema.VARIABLES[group], "variable"))
+        if group in schema.ATTRIBUTES:
+            parts.append(table(schema.ATTRIBUTES[group], "attribute"))
+    return "\n".join(parts)
+
+
+(HERE / "api").mkdir(exist_ok=True)
+(HERE / "api" / "schema.md").write_text(schema_page())
 
 project = "arviz_swiss"
 author = "The arviz_swiss contributors"
@@ -24,7 +51,7 @@ extensions = [
     "numpydoc",
     "myst_nb",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "api/schema.md"]
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's Parameters section already says the types

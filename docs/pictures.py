@@ -70,8 +70,8 @@ def main():
     save(az_swiss.plot_batches(merged, var_names="beta"), "plot_batches.png")
     save(az_swiss.plot_shift(merged), "plot_shift.png")
     batches, reference = skewed_batches()
-    table = az_swiss.compare(batches, reference, random_seed=0, kind="inflated")
-    save(az_swiss.plot_discrepancy(table), "plot_discrepancy.png")
+    table = az_swiss.compare_methods(batches, reference, random_seed=0, kind="inflated")
+    save(az_swiss.plot_compare_methods(table), "plot_compare_methods.png")
 
 
 if __name__ == "__main__":

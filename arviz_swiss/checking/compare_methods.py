@@ -1,13 +1,15 @@
-"""compare(): merge by several methods, and measure how they differ."""
+"""compare_methods(): merge by several methods, and measure how they differ."""
 
 import contextlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from arviz_swiss.checking.discrepancy import MEASURES, discrepancy
 from arviz_swiss.data import containers
@@ -15,8 +17,10 @@ from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods import METHODS, find
 
+Measured = Callable[[Any, Any], xr.Dataset]
 
-def compare(
+
+def compare_methods(
     idatas: Sequence[Any] | Mapping[str, Any],
     reference: Any = None,
     methods: Iterable[str] | Mapping[str, Mapping[str, Any]] | None = None,
@@ -54,8 +58,8 @@ def compare(
     -------
     DataFrame
         One row a method. With a reference: the measures of `discrepancy`, the seconds that the
-        merge took, and the measures' noise floors. Without: the chosen distance from each of the
-        other methods, and the seconds. Where methods disagree, the posterior is hard to merge.
+        merge took, and the measures' noise floors. Without: the distance `measure` from each of
+        the other methods, and the seconds. Where methods disagree, the posterior is hard to merge.
 
     Raises
     ------
@@ -76,13 +80,13 @@ def compare(
     >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
     >>> full = {"mu": rng.normal(size=(2, 500))}
     >>> names = ["swiss", "consensus", "average"]
-    >>> table = az_swiss.compare(batches, full, methods=names, kind="inflated")
+    >>> table = az_swiss.compare_methods(batches, full, methods=names, kind="inflated")
     >>> table.index.tolist()
     ['swiss', 'consensus', 'average']
     >>> bool((table["iad"] < 0.1).all())
     True
     """
-    chosen = _chosen(methods)
+    options_of = _options_by_method(methods)
     idatas, fractionated = _kept(idatas), _kept(fractionated)
     if measure not in MEASURES:
         raise ValueError(f"unknown measure {measure!r}. Valid ones are {', '.join(MEASURES)}.")
@@ -90,7 +94,7 @@ def compare(
     merged, seconds, failed = {}, {}, {}
     containers.native_kind()  # the first merge shall not pay for importing ArviZ
     with _each_warning_once():
-        for name, options in chosen.items():
+        for name, options in options_of.items():
             batches, known = _batches_for(name, idatas, fractionated)
             arguments = {**select, **merge_options, **known, **options}
             start = time.perf_counter()
@@ -104,10 +108,7 @@ def compare(
                 continue
             seconds[name] = time.perf_counter() - start
         _warn_failed(failed)
-
-    def measured(one: Any, other: Any):
-        return discrepancy(one, other, group=group, coords=coords)
-
+    measured = partial(discrepancy, group=group, coords=coords)
     if reference is None:
         return _between(merged, seconds, measure, measured)
     return _against(merged, seconds, reference, measured)
@@ -124,19 +125,19 @@ def _kept(idatas: Any) -> Any:
     return list(idatas) if isinstance(idatas, Iterator) else idatas
 
 
-def _chosen(methods) -> dict[str, Mapping[str, Any]]:
+def _options_by_method(methods: Any) -> dict[str, Mapping[str, Any]]:
     if methods is None:
         return {name: {} for name in METHODS}
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Iterable):
         raise TypeError(f"methods must be names of methods, or a mapping, got {methods!r}.")
-    chosen = dict(methods) if isinstance(methods, Mapping) else {name: {} for name in methods}
-    for name in chosen:
+    options = dict(methods) if isinstance(methods, Mapping) else {name: {} for name in methods}
+    for name in options:
         find(name)
-    if not chosen:
-        raise ValueError("compare needs at least one method, got none.")
-    return chosen
+    if not options:
+        raise ValueError("compare_methods needs at least one method, got none.")
+    return options
 
 
 def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[str, Any]]:
@@ -149,11 +150,11 @@ def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[s
 
 
 def _against(
-    merged: Mapping[str, Any], seconds: Mapping[str, float], reference: Any, measured: Callable
+    merged: Mapping[str, Any], seconds: Mapping[str, float], reference: Any, measured: Measured
 ) -> pd.DataFrame:
     rows = {}
-    for name, one in merged.items():
-        result = measured(one, reference)
+    for name, posterior in merged.items():
+        result = measured(posterior, reference)
         rows[name] = {measure: float(result[measure]) for measure in MEASURES}
         rows[name]["seconds"] = seconds[name]
         rows[name] |= {f"{m}_floor": float(result[f"{m}_floor"]) for m in MEASURES}
@@ -161,13 +162,13 @@ def _against(
 
 
 def _between(
-    merged: Mapping[str, Any], seconds: Mapping[str, float], measure: str, measured: Callable
+    merged: Mapping[str, Any], seconds: Mapping[str, float], measure: str, measured: Measured
 ) -> pd.DataFrame:
     names = list(merged)
     table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
     for position, name in enumerate(names):
         for other in names[:position]:
-            # Neither is the truth: the one that was asked for first stands in for the reference.
+            # Neither is the truth: the method that was asked for first stands in for the reference.
             distance = float(measured(merged[name], merged[other])[measure])
             table.loc[name, other] = table.loc[other, name] = distance
     return table.assign(seconds=pd.Series(seconds))
@@ -179,5 +180,5 @@ def _each_warning_once() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for message, category in dict.fromkeys((str(one.message), one.category) for one in caught):
+    for message, category in dict.fromkeys((str(w.message), w.category) for w in caught):
         warnings.warn(message, category, stacklevel=4)

@@ -10,6 +10,7 @@ from arviz_swiss.base import distances
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import flatten
+from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import selected
 
 MEASURES = {
@@ -88,7 +89,7 @@ def discrepancy(
 
     See Also
     --------
-    compare : this, for several methods of merging
+    compare_methods : this, for several methods of merging
 
     Notes
     -----
@@ -113,18 +114,20 @@ def discrepancy(
     >>> import numpy as np
     >>> import arviz_swiss as az_swiss
     >>> rng = np.random.default_rng(0)
-    >>> one, other = ({"mu": rng.normal(size=(4, 1000))} for _ in range(2))
-    >>> result = az_swiss.discrepancy(one, other)
+    >>> merged, full = ({"mu": rng.normal(size=(4, 1000))} for _ in range(2))
+    >>> result = az_swiss.discrepancy(merged, full)
     >>> bool(result["iad"] < 2 * result["iad_floor"])
     True
-    >>> shifted = {"mu": one["mu"] + 1}
-    >>> bool(az_swiss.discrepancy(shifted, other)["iad"] > 0.3)
+    >>> shifted = {"mu": merged["mu"] + 1}
+    >>> bool(az_swiss.discrepancy(shifted, full)["iad"] > 0.3)
     True
     """
     first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
     first, second = _varying(_checked(first), _checked(second))
     values, parts, floors, part_floors = _measure(first, second)
-    data = {name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES}
+    data: dict[str, tuple] = {
+        name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES
+    }
     for name in MEASURES:
         data[f"{name}_floor"] = ((), floors[name], {"description": f"noise floor of {name}"})
         data[f"{name}_by_parameter"] = ("parameter", parts[name], {"description": PARTS[name]})
@@ -142,7 +145,7 @@ def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
     whitening = distances.whiten(reference)
     rank = whitening.matrix.shape[1]
     estimates = distances.densities(reference, containers.kde)
-    noise = _sampling_variances(first, second, [one.bandwidth for one in estimates])
+    noise = _sampling_variances(first, second, [estimate.bandwidth for estimate in estimates])
     ratio = sample.std(axis=0, ddof=1) / whitening.spread
     parts = {
         "mahalanobis": np.abs(sample.mean(axis=0) - whitening.mean) / whitening.spread,
@@ -210,7 +213,7 @@ def _inverse_size(sample: Sample, series: Callable) -> np.ndarray:
     some = np.linspace(0, chains - 1, min(chains, ESS_CHAINS)).astype(int)
     seen = draws[some, :ESS_DRAWS]
     rates = [
-        np.mean([1.0 / _rate(one) for one in series(np.ascontiguousarray(seen[..., j]), j)])
+        np.mean([1.0 / _rate(values) for values in series(np.ascontiguousarray(seen[..., j]), j)])
         for j in range(parameters)
     ]
     return np.array(rates) / (chains * length)
@@ -236,9 +239,7 @@ def match_parameters(
     for name, data in (("merged", merged), ("reference", reference)):
         with containers.reading(name):
             groups = containers.read(data, group).groups
-        if group not in groups:
-            found = ", ".join(groups) or "none"
-            raise ValueError(f'{name} has no group "{group}"; its groups are: {found}.')
+        containers.check_group(groups, group, name)
         datasets[name] = groups[group]
     first, second = datasets["merged"], datasets["reference"]
     names = containers.select_names(first, var_names, filter_vars, where="merged: ")
@@ -247,13 +248,12 @@ def match_parameters(
         _sample(which, dataset, names, coords, like=first) for which, dataset in datasets.items()
     )
     labels = ours.draws["parameter"].values
-    found = set(theirs.draws["parameter"].values)
-    if missing := [label for label in labels if label not in found]:
+    places = {label: place for place, label in enumerate(theirs.draws["parameter"].values)}
+    if missing := [label for label in labels if label not in places]:
         raise ValueError(
-            f"the reference has no {_list(missing)}, which merged has. Compare what both have with "
+            f"the reference has no {brief(missing)}, which merged has. Compare what both have with "
             "var_names or coords, or give both the same coordinate labels."
         )
-    places = {label: place for place, label in enumerate(theirs.draws["parameter"].values)}
     order = [places[label] for label in labels]
     return ours, Sample("reference", theirs.draws[..., order], theirs.resolution[order])
 
@@ -263,20 +263,20 @@ def _sample(
 ) -> Sample:
     """Return one of the two posteriors, its variables' dimensions in the order of another's."""
     try:
-        chosen = selected(dataset, names, None, coords)
+        elements = selected(dataset, names, None, coords)
     except ValueError as error:
         raise ValueError(f"{which}: {error}") from error
-    ordered = chosen.map(lambda array: array.transpose(..., *like[array.name].dims))
+    ordered = elements.map(lambda array: array.transpose(..., *like[array.name].dims))
     flat = flatten(ordered[list(names)])
-    kinds = [dataset[name].dtype for name in flat["variable"].values]
-    resolution = [np.finfo(kind).eps if kind.kind == "f" else 0.0 for kind in kinds]
+    dtypes = [dataset[name].dtype for name in flat["variable"].values]
+    resolution = [np.finfo(dtype).eps if dtype.kind == "f" else 0.0 for dtype in dtypes]
     return Sample(which, flat, np.array(resolution))
 
 
 def _check_variables(first: xr.Dataset, second: xr.Dataset, names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in second]:
         raise ValueError(
-            f"the reference has no variable {_list(missing)}, which merged has; it holds "
+            f"the reference has no variable {brief(missing)}, which merged has; it holds "
             f"{', '.join(second)}. Compare what both have with var_names."
         )
     for name in names:
@@ -314,7 +314,7 @@ def check_finite(sample: Sample) -> None:
     """Refuse draws that are not finite."""
     if (bad := ~np.isfinite(sample.rows).all(axis=0)).any():
         raise ValueError(
-            f"{sample.name}, variable {_list(sample.draws['parameter'].values[bad])}: draws that "
+            f"{sample.name}, variable {brief(sample.draws['parameter'].values[bad])}: draws that "
             "are NaN or infinite. Leave it out with var_names."
         )
 
@@ -334,20 +334,16 @@ def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
         if (odd := stuck & (~same | whole)).any():
             names = ", ".join(dict.fromkeys(owners[odd]))
             raise ValueError(
-                f"{sample.name}: {_list(labels[odd])} is constant, no distance can be measured in "
+                f"{sample.name}: {brief(labels[odd])} is constant, no distance can be measured in "
                 f'its sds. Leave it out with var_names="~{names.split(", ")[0]}".'
             )
-    return tuple(
-        one._replace(draws=one.draws[..., ~same], resolution=one.resolution[~same])
-        for one in (first, second)
+    first, second = (
+        sample._replace(draws=sample.draws[..., ~same], resolution=sample.resolution[~same])
+        for sample in (first, second)
     )
+    return first, second
 
 
 def _rounding(sample: Sample) -> np.ndarray:
     """Return by how much a constant that was computed, such as a correlation of 1, may vary."""
     return ROUNDINGS * sample.resolution * np.abs(sample.rows).max(axis=0)
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(map(str, names[:8])) + more

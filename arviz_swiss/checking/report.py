@@ -2,24 +2,28 @@
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from arviz_swiss.checking.evidence import Evidence, Finding
 from arviz_swiss.checking.findings import (
     LARGE_ERROR,
     NOTED_ERROR,
-    Finding,
     describe_error,
     expected_error,
     find_all,
+    named_batches,
     remove_error,
 )
-from arviz_swiss.checking.statistics import diagnosed, is_diagnosed
+from arviz_swiss.checking.statistics import draw_statistics
 from arviz_swiss.data import schema
+from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import brief
-from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.merged import Merged, open_merged
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -40,10 +44,30 @@ class Report:
     findings : tuple of Finding
         All that speaks against the merge, each with `flag`, `batches`, `what` and `remedy`; of
         each flag the worst batch comes first.
+    statistics : Dataset
+        The numbers behind them: the group `swiss_diagnostics` of the merged object, and, unless
+        draws were newly made, what the batches' own draws tell. By batch and parameter of the space
+        of the merge:
+
+        - `rhat`, `ess_bulk`, `ess_tail`: rank-normalised split R-hat and effective sizes of the
+          batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
+        - `width`: its sd over the median batch's;
+        - `skewness`, `kurtosis` (excess), `least` and `greatest` (of the draws), and `valley`, the
+          depth of the deepest valley between two modes that rise above it with at least 5% of the
+          draws each: 0 with one mode, 1 with two far apart;
+        - `shape`: integrated absolute distance, from 0 to 1, between the batch's marginal and the
+          other batches' pooled, all brought to the merged mean and covariance by the map of SwISS,
+          whatever the method of the merge, so that only shape is left to differ; and `shape_noise`,
+          what it is on average by chance. Batches that are stuck, have not converged or are
+          bimodal are not among "the others", as long as they are fewer than half;
+
+        by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
+        posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
     """
 
     verdict: str
     findings: tuple[Finding, ...]
+    statistics: xr.Dataset = field(compare=False)
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"- {finding}" for finding in _shortened(self.findings))])
@@ -68,29 +92,29 @@ def _shortened(findings: Sequence[Finding]) -> Iterator[Finding]:
     for (flag, _), alike in by_flag.items():
         yield from alike[:MOST_TOLD]
         if others := [label for finding in alike[MOST_TOLD:] for label in finding.batches]:
-            cut = ", ..." if len(others) > MOST_LISTED else ""
             yield Finding(
                 flag,
                 tuple(others),
-                f'and {len(others)} more with "{flag}": {", ".join(others[:MOST_LISTED])}{cut}.',
+                f'and {len(others)} more with "{flag}": {brief(others, MOST_LISTED)}.',
                 "as for those above; summary(merged) lists all.",
             )
 
 
-def report(merged: Any, *, group: str = "posterior") -> Report:
+def report(merged: Container | str | PathLike[str], *, group: str = "posterior") -> Report:
     """Say in words whether to trust a merge, and what to do about what speaks against it.
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
-        As `merge` or `diagnose` returned it. Without `diagnose`, its diagnostics are computed here.
-        Refined or certified, the report says so.
+    merged : InferenceData, DataTree, or path
+        As `merge` returned it, or its file. Refined or certified, the report says so.
     group : str, default "posterior"
 
     Returns
     -------
     Report
-        Prints as text. Its `findings` hold the batches concerned, what was found, and the remedy.
+        Prints as text. Its `findings` hold the batches concerned, what is wrong, and the remedy;
+        its `statistics` the numbers: R-hat, effective sizes, shapes, ... of every batch. `summary`
+        and `plot_shift` take it as ``report=``.
 
     Raises
     ------
@@ -99,7 +123,7 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
 
     See Also
     --------
-    summary : the numbers behind it
+    summary : the numbers behind it as a table
     plot_shift, plot_batches : the pictures
 
     Examples
@@ -115,19 +139,42 @@ def report(merged: Any, *, group: str = "posterior") -> Report:
     >>> print(verdict.findings[0].what)
     b7 did not converge: R-hat is 1.12 in mu.
     """
-    opened = diagnosed(merged, group)
-    findings = tuple(find_all(opened))
-    lines = [_certified(opened), _merged_what(opened), _in_doubt(opened, findings)]
-    if not is_diagnosed(opened):
+    return judge(open_merged(merged, group))
+
+
+def judge(merged: Merged) -> Report:
+    """Compute the statistics of a merged object, find what speaks against it, and put it in words.
+
+    Of newly made draws the batches' own are not there: moments alone are looked at.
+    """
+    statistics = draw_statistics(merged)
+    findings = tuple(find_all(merged, statistics))
+    evidence = Evidence(merged, statistics)
+    lines = [_certified(merged), _merged_what(merged), _in_doubt(evidence, findings)]
+    if not evidence.has_draws:
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
         )
-    if NOTED_ERROR <= (error := expected_error(opened)) < LARGE_ERROR:
+    if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
         expected = describe_error(error)
-        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(opened)}")
-    lines += [opened.refinement.describe(), _lacking(opened)]
-    return Report("\n".join(line for line in lines if line), findings)
+        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
+    lines += [merged.refinement.describe(), _lacking(merged)]
+    return Report("\n".join(line for line in lines if line), findings, statistics)
+
+
+def check_report(report: Any, merged: Merged) -> Report:
+    """Return what a user passed as the report of a merged object; refuse that of another."""
+    if not isinstance(report, Report):
+        raise TypeError(f"report= takes what report(merged) returned, got {type(report).__name__}.")
+    for dim, labels in (("batch", merged.labels), ("parameter", merged.parameters.tolist())):
+        others = report.statistics[dim].values.astype(str).tolist()
+        if others != labels:
+            raise ValueError(
+                f"report= is of another merge: its labels along {dim} are {brief(others)}, those "
+                f"of merged {brief(labels)}. Pass report(merged), or leave it out."
+            )
+    return report
 
 
 def _certified(merged: Merged) -> str:
@@ -169,20 +216,18 @@ def _merged_what(merged: Merged) -> str:
     parameters = merged.maps.sizes["parameter"]
     text = (
         f"{_count(len(labels), 'batch', 'batches')}, {_count(parameters, 'parameter')}, merged by "
-        f'"{merged.method}" from {merged.kind} '
-        "sub-posteriors."
+        f'"{merged.method}" from {merged.kind} sub-posteriors.'
     )
     if schema.DROPPED in attrs:
         dropped = [str(label) for label in np.atleast_1d(attrs[schema.DROPPED])]
-        text += f" Left out: {brief(dropped)}. It stands for {attrs['swiss_stands_for']}."
+        text += f" Left out: {brief(dropped)}. It stands for {attrs[schema.STANDS_FOR]}."
     return text
 
 
-def _in_doubt(merged: Merged, findings: tuple[Finding, ...]) -> str:
-    labels = merged.labels
-    named = [label for label in labels if any(label in f.batches for f in findings)]
-    certificate = merged.certificate
-    if findings and certificate is not None and certificate.is_certified:
+def _in_doubt(evidence: Evidence, findings: tuple[Finding, ...]) -> str:
+    merged, labels = evidence.merged, evidence.merged.labels
+    named = sorted(named_batches(findings), key=labels.index)
+    if findings and evidence.is_certified:
         odd = f"Of {len(labels)} batches, these stand out: {brief(named, 10)}. " if named else ""
         return f"{odd}The merge is certified despite what follows."
     if named:
@@ -192,12 +237,11 @@ def _in_doubt(merged: Merged, findings: tuple[Finding, ...]) -> str:
         return "No single batch is in doubt, but the merge as a whole is."
     if len(labels) == 1:
         return f"One batch has no other to agree with. {_unproven(merged)}".strip()
-    diagnostics = merged.diagnostics
-    approved = expected_error(merged) < NOTED_ERROR
+    is_approved = expected_error(evidence) < NOTED_ERROR
+    q, degrees, pvalue = (float(evidence.values(name)) for name in ("q", "q_df", "q_pvalue"))
     return (
-        f"{'Nothing speaks against this merge: the' if approved else 'The'} batches agree "
-        f"(Q = {float(diagnostics['q']):.4g} on {int(diagnostics['q_df'])} degrees of freedom, "
-        f"p = {float(diagnostics['q_pvalue']):.2g}). {_unproven(merged)}"
+        f"{'Nothing speaks against this merge: the' if is_approved else 'The'} batches agree "
+        f"(Q = {q:.4g} on {degrees:.0f} degrees of freedom, p = {pvalue:.2g}). {_unproven(merged)}"
     ).strip()
 
 
@@ -210,5 +254,5 @@ def _unproven(merged: Merged) -> str:
     return NO_PROOF
 
 
-def _count(number: int, one: str, several: str | None = None) -> str:
-    return f"{number} {one if number == 1 else several or one + 's'}"
+def _count(number: int, singular: str, plural: str | None = None) -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"

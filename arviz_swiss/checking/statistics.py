@@ -1,6 +1,5 @@
-"""diagnose(): what the batches' own draws tell about a merge."""
+"""What the batches' own draws tell about a merge: convergence, and shape."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from arviz_swiss.base.distances import (
     skewness,
 )
 from arviz_swiss.data import containers, schema
-from arviz_swiss.merging.merged import Merged, open_merged, read_whole
+from arviz_swiss.merging.merged import Merged
 
 # R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
 # largest over many batches and parameters reaches 1.04 by chance.
@@ -40,104 +39,35 @@ DESCRIPTIONS = {
 }
 
 
-def diagnose(merged: Any, *, group: str = "posterior") -> Any:
-    """Add to `swiss_diagnostics` what needs the draws: convergence and shape of every batch.
+def draw_statistics(merged: Merged) -> xr.Dataset:
+    """Return the merge's diagnostics, and beside them what needs the batches' own draws.
 
-    Parameters
-    ----------
-    merged : InferenceData or DataTree
-        As `merge` returned it with a method that moves draws, or read back from a file.
-    group : str, default "posterior"
-
-    Returns
-    -------
-    InferenceData or DataTree
-        A new one; `merged` is not changed. Its group `swiss_diagnostics` also has, by batch and
-        parameter of the space of the merge:
-
-        - `rhat`, `ess_bulk`, `ess_tail`: rank-normalised split R-hat and effective sizes of the
-          batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
-        - `width`: its sd over the median batch's;
-        - `skewness`, `kurtosis` (excess), `least` and `greatest` (of the draws), and `valley`, the
-          depth of the deepest valley between two modes that rise above it with at least 5% of the
-          draws each: 0 with one mode, 1 with two far apart;
-        - `shape`: integrated absolute distance, from 0 to 1, between the batch's marginal and the
-          other batches' pooled, all brought to the merged mean and covariance by the map of SwISS,
-          whatever the method of the merge, so that only shape is left to differ; and `shape_noise`,
-          what it is on average by chance;
-
-        by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
-        posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
-
-    Raises
-    ------
-    ValueError
-        When `merged` is not a merged object, its draws were newly made ("consensus", ...), or no
-        chain of some batch is left.
-
-    See Also
-    --------
-    summary : the diagnostics as a table
-    report : the verdict in words
-
-    Notes
-    -----
-    Batches that are stuck, have not converged or are bimodal are not among "the others" that
-    `shape` compares with, as long as they are fewer than half.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import arviz_swiss as az_swiss
-    >>> rng = np.random.default_rng(0)
-    >>> batches = [{"mu": rng.normal(size=(4, 500))} for _ in range(3)]
-    >>> diagnosed = az_swiss.diagnose(az_swiss.merge(batches, kind="inflated"))
-    >>> bool((diagnosed["swiss_diagnostics"]["rhat"] < 1.02).all())
-    True
+    Of newly made draws, the diagnostics alone. Batches that are stuck, have not converged or are
+    bimodal are not among "the others" that `shape` compares with, as long as they are fewer than
+    half.
     """
-    contents = read_whole(merged, group)
-    groups = {**contents.groups, schema.DIAGNOSTICS: _diagnosed(open_merged(merged, group))}
-    attrs = containers.root_attrs(merged)
-    return containers.build(groups, contents.kind or containers.native_kind(), attrs)
-
-
-def is_diagnosed(merged: Merged) -> bool:
-    """Tell whether `diagnose` has been here."""
-    return "rhat" in merged.diagnostics
-
-
-def diagnosed(merged: Any, group: str = "posterior") -> Merged:
-    """Open a merged object, and diagnose it if that can be done."""
-    opened = open_merged(merged, group)
-    if is_diagnosed(opened) or not opened.is_moved:
-        return opened
-    return replace(opened, groups={**opened.groups, schema.DIAGNOSTICS: _diagnosed(opened)})
-
-
-def _diagnosed(merged: Merged) -> xr.Dataset:
-    merged.require_moved(
-        'the batches\' own are not in it. Diagnose merge(idatas, method="swiss") of the same '
-        "batches instead."
-    )
+    if not merged.is_moved:
+        return merged.diagnostics.copy()
     before = [merged.before(position) for position in range(len(merged.labels))]
-    found = _convergence(before)
-    found["width"] = widths(merged.maps)
     rows = [draws.reshape(-1, draws.shape[-1]) for draws in before]
-    found["skewness"] = np.array([skewness(matrix) for matrix in rows])
-    found["least"] = np.array([matrix.min(axis=0) for matrix in rows])
-    found["greatest"] = np.array([matrix.max(axis=0) for matrix in rows])
-    found["kurtosis"] = np.array([shapes.excess_kurtosis(matrix) for matrix in rows])
-    found["valley"] = np.array([shapes.valleys(matrix, containers.kde) for matrix in rows])
     powers = merged.maps["power"].values
-    found["skewness_error"] = skewness_error(rows, merged.batch_moments, merged.pooled, powers)
-    found["shape"], found["shape_noise"] = _shape(_with_pooled_moments(rows, merged), found)
+    values: dict[str, Any] = _convergence(before) | {
+        "width": widths(merged.maps),
+        "skewness": np.array([skewness(matrix) for matrix in rows]),
+        "least": np.array([matrix.min(axis=0) for matrix in rows]),
+        "greatest": np.array([matrix.max(axis=0) for matrix in rows]),
+        "kurtosis": np.array([shapes.excess_kurtosis(matrix) for matrix in rows]),
+        "valley": np.array([shapes.valleys(matrix, containers.kde) for matrix in rows]),
+        "skewness_error": skewness_error(rows, merged.batch_moments, merged.pooled, powers),
+    }
+    values["shape"], values["shape_noise"] = _shape(_with_pooled_moments(rows, merged), values)
     if (divergences := _divergences(merged)) is not None:
-        found["divergences"] = divergences
+        values["divergences"] = divergences
     dims = ((), ("batch",), ("batch", "parameter"))
     return merged.diagnostics.assign(
         {
-            name: (dims[np.ndim(values)], values, {"description": DESCRIPTIONS[name]})
-            for name, values in found.items()
+            name: (dims[np.ndim(array)], array, {"description": DESCRIPTIONS[name]})
+            for name, array in values.items()
         }
     )
 
@@ -169,16 +99,16 @@ def _with_pooled_moments(rows: list[np.ndarray], merged: Merged) -> list[np.ndar
     return moved
 
 
-def _shape(rows: list[np.ndarray], found: dict) -> tuple[np.ndarray, np.ndarray]:
+def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return every batch's distance from the pooled others, and its noise.
 
     With one grid and bandwidth for all, ``own - others = (own - all) n / (n - n_b)``: the density
     of the others need not be estimated for each batch.
     """
     sizes = np.array([len(matrix) for matrix in rows])
-    effective = np.fmin(found["ess_bulk"], sizes[:, None])
-    odd = (found["rhat"] > RHAT) | (found["width"] < STUCK) | (found["valley"] > VALLEY)
-    among = ~odd.any(axis=1)
+    effective = np.fmin(values["ess_bulk"], sizes[:, None])
+    odd = (values["rhat"] > RHAT) | (values["width"] < STUCK) | (values["valley"] > VALLEY)
+    among = np.asarray(~odd.any(axis=1))
     if 2 * among.sum() < len(rows) or among.sum() < 2:
         among[:] = True
     if among.sum() < 2:

@@ -1,6 +1,7 @@
-"""summary(): the diagnostics of a merge as tables."""
+"""summary(): the statistics of a merge as tables."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -8,33 +9,39 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.heterogeneity import cochran
-from arviz_swiss.checking.findings import find_all, flags_by_batch
-from arviz_swiss.checking.statistics import diagnosed
+from arviz_swiss.checking.findings import flags_by_batch
+from arviz_swiss.checking.report import Report, check_report, judge
 from arviz_swiss.data import containers
+from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import layout_of
 from arviz_swiss.data.selection import selected
-from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.merged import Merged, open_merged
 
-KINDS = ("batches", "variables")
+ROWS = ("batch", "parameter")
+CHOOSE_ROWS = 'rows are chosen with by="batch" or by="parameter"'
 
 
 def summary(
-    merged: Any,
+    merged: Container | str | PathLike[str],
     *,
-    kind: str = "batches",
+    by: str = "batch",
+    report: Report | None = None,
     group: str = "posterior",
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     coords: Mapping[str, Any] | None = None,
     round_to: int | None = None,
 ) -> pd.DataFrame:
-    """Return the diagnostics of a merge as a table, a row a batch or a row a parameter.
+    """Return the statistics of a merge as a table, a row a batch or a row a parameter.
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
-        As `merge` or `diagnose` returned it. Without `diagnose`, its diagnostics are computed here.
-    kind : {"batches", "variables"}, default "batches"
+    merged : InferenceData, DataTree, or path
+        As `merge` returned it, or its file.
+    by : {"batch", "parameter"}, default "batch"
+        What has a row of its own.
+    report : Report, optional
+        What ``report(merged)`` returned; without it the statistics are computed here.
     group : str, default "posterior"
     var_names : str or sequence of str, optional
         Variables to look at, as in ArviZ (``"~name"`` leaves one out). `q`, `p`, `influence` and
@@ -50,14 +57,14 @@ def summary(
     Returns
     -------
     DataFrame
-        With ``kind="batches"``: `size` (rows of data, where known), `power`, `draws`, `rhat` (the
+        With ``by="batch"``: `size` (rows of data, where known), `power`, `draws`, `rhat` (the
         largest) and `ess` (the least, bulk or tail) of the batch's own chains, `divergences`, `q`
         and `p` (heterogeneity and its p-value), `shift` (of the mean, the largest, in merged sds),
         `sd_ratio_min` and `sd_ratio_max` (batch sd over merged sd), `influence` (Mahalanobis
-        distance that the merged mean moves without the batch), `shape` and `shape_variable` (the
+        distance that the merged mean moves without the batch), `shape` and `shape_parameter` (the
         worst), `khat` if it was certified, and `flag` in words.
 
-        With ``kind="variables"``: the columns of ``arviz.summary``, `weights_shift` if it was
+        With ``by="parameter"``: the columns of ``arviz.summary``, `weights_shift` if it was
         certified (how far the weights move the mean, in sds), then `q` and `p` (heterogeneity
         of the batch means of this parameter), `shift` and `shift_batch` (the largest), the range of
         `sd_ratio`, `batch_rhat` (the largest) and `batch_ess` (the least) of the batches' own
@@ -70,8 +77,8 @@ def summary(
     Raises
     ------
     ValueError
-        When `merged` is not a merged object, `kind` is unknown, or the selection names what is not
-        there.
+        When `merged` is not a merged object, `by` or `report` is wrong, or the selection names what
+        is not there.
     TypeError
         When an argument is of another type than documented.
 
@@ -91,25 +98,24 @@ def summary(
     b1    3.0   2000
     b2    3.0   2000
     """
-    if kind not in KINDS:
-        raise ValueError(f'unknown kind {kind!r}. Valid kinds are "batches" and "variables".')
+    if by not in ROWS:
+        raise ValueError(f"unknown by={by!r}: {CHOOSE_ROWS}.")
     if round_to is not None and not isinstance(round_to, int | np.integer):
         raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
-    opened = diagnosed(merged, group)
-    if kind == "batches":
-        positions = opened.positions(var_names, filter_vars, coords)
-        table = _batches(opened, positions)
+    opened = open_merged(merged, group)
+    judged = judge(opened) if report is None else check_report(report, opened)
+    if by == "batch":
+        table = _by_batch(opened, judged, opened.positions(var_names, filter_vars, coords))
     else:
-        table = _variables(opened, selected(opened.draws, var_names, filter_vars, coords))
+        draws = selected(opened.draws, var_names, filter_vars, coords)
+        table = _by_parameter(opened, judged.statistics, draws)
     return table if round_to is None else table.round(round_to)
 
 
-def _batches(merged: Merged, positions: np.ndarray) -> pd.DataFrame:
-    maps = merged.maps
-    diagnostics = _with_all(merged.diagnostics).isel(parameter=positions)
-    labels = merged.labels
-    names = diagnostics["parameter"].values.astype(str)
-    values = {name: array.values for name, array in diagnostics.items()}
+def _by_batch(merged: Merged, report: Report, positions: np.ndarray) -> pd.DataFrame:
+    maps, labels, names = merged.maps, merged.labels, merged.parameters[positions]
+    statistics = _with_all(report.statistics).isel(parameter=positions)
+    values = {name: array.values for name, array in statistics.items()}
     shape, worst = _worst(values["shape"], names, axis=1)
     shift, _ = _worst(values["shift"], names, axis=1)
     unknown = np.full(len(labels), np.nan)
@@ -128,26 +134,24 @@ def _batches(merged: Merged, positions: np.ndarray) -> pd.DataFrame:
             "sd_ratio_max": values["sd_ratio"].max(axis=1),
             "influence": values["influence"],
             "shape": shape,
-            "shape_variable": worst,
-            **_certified(merged, "batch_khat", "khat"),
-            "flag": flags_by_batch(find_all(merged), labels),
+            "shape_parameter": worst,
+            **_khats(merged),
+            "flag": flags_by_batch(report.findings, labels),
         },
         index=pd.Index(labels),
     )
 
 
-def _certified(merged: Merged, name: str, column: str) -> dict[str, np.ndarray]:
-    """Return a column from the certificate, where there is one."""
+def _khats(merged: Merged) -> dict[str, np.ndarray]:
+    """Return the column from the certificate, where there is one."""
     if merged.certificate is None:
         return {}
-    by_batch = merged.certificate.dataset[name].sel(batch_label=merged.labels)
-    return {column: by_batch.values}
+    return {"khat": merged.certificate.dataset["batch_khat"].sel(batch_label=merged.labels).values}
 
 
-def _variables(merged: Merged, chosen: xr.Dataset) -> pd.DataFrame:
-    diagnostics = _with_all(merged.diagnostics)
+def _by_parameter(merged: Merged, statistics: xr.Dataset, draws: xr.Dataset) -> pd.DataFrame:
+    values = {name: array.values for name, array in _with_all(statistics).items()}
     labels = np.array(merged.labels)
-    values = {name: array.values for name, array in diagnostics.items()}
     shape, shape_batch = _worst(values["shape"], labels, axis=0)
     shift, shift_batch = _worst(values["shift"], labels, axis=0)
     maps = merged.maps
@@ -167,21 +171,21 @@ def _variables(merged: Merged, chosen: xr.Dataset) -> pd.DataFrame:
             "shape": shape,
             "shape_batch": shape_batch,
         },
-        index=pd.Index(diagnostics["parameter"].values.astype(str)),
+        index=pd.Index(merged.parameters),
     )
-    usual = containers.summary(chosen)
+    usual = containers.summary(draws)
     if merged.certificate is not None:
         certificate = merged.certificate.dataset
         shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)
         usual = usual.assign(weights_shift=shifts.reindex(usual.index))
-    return usual.join(_for_rows(table, diagnostics["variable"].values.astype(str), chosen))
+    return usual.join(_for_rows(table, merged.variables, draws))
 
 
-def _for_rows(table: pd.DataFrame, owners: np.ndarray, chosen: xr.Dataset) -> pd.DataFrame:
+def _for_rows(table: pd.DataFrame, owners: np.ndarray, draws: xr.Dataset) -> pd.DataFrame:
     """Return the table by the labels of the variables' own space."""
-    rows = {}
-    for name in chosen.data_vars:
-        labels = layout_of(chosen, [name]).labels()
+    rows: dict[str, pd.Series] = {}
+    for name in draws.data_vars:
+        labels = layout_of(draws, [name]).labels()
         own = table[owners == name]
         if own.index.isin(labels).sum() == len(labels):
             rows |= {label: own.loc[label] for label in labels}
@@ -192,14 +196,14 @@ def _for_rows(table: pd.DataFrame, owners: np.ndarray, chosen: xr.Dataset) -> pd
     return pd.DataFrame.from_dict(rows, orient="index").astype(table.dtypes)
 
 
-def _with_all(diagnostics: xr.Dataset) -> xr.Dataset:
-    """Return the diagnostics, NaN where they could not be computed."""
-    unknown = xr.full_like(diagnostics["shift"], np.nan)
+def _with_all(statistics: xr.Dataset) -> xr.Dataset:
+    """Return the statistics, NaN where they could not be computed."""
+    unknown = xr.full_like(statistics["shift"], np.nan)
     names = ("rhat", "ess_bulk", "ess_tail", "skewness", "shape")
-    filled = {name: unknown for name in names if name not in diagnostics}
-    if "divergences" not in diagnostics:
-        filled["divergences"] = xr.full_like(diagnostics["influence"], np.nan)
-    return diagnostics.assign(filled)
+    filled = {name: unknown for name in names if name not in statistics}
+    if "divergences" not in statistics:
+        filled["divergences"] = xr.full_like(statistics["influence"], np.nan)
+    return statistics.assign(filled)
 
 
 def _worst(values: np.ndarray, names: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:

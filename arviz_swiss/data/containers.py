@@ -60,6 +60,13 @@ def native_kind() -> str:
     return "InferenceData" if hasattr(arviz, "convert_to_inference_data") else "DataTree"
 
 
+def rc_param(name: str) -> Any:
+    """Return a setting of ArviZ, which its users change in `arviz.rcParams`."""
+    import arviz
+
+    return arviz.rcParams[name]
+
+
 def is_inference_data(obj: Any) -> bool:
     """Tell an ArviZ 0.x InferenceData; in ArviZ 1.x that name is an alias of DataTree."""
     return type(obj).__name__ == "InferenceData" and not isinstance(obj, xr.DataTree)

@@ -169,7 +169,7 @@ def merge(
     See Also
     --------
     subposteriors : undo the merge
-    compare : merge by several methods, and compare them
+    compare_methods : merge by several methods, and compare them
 
     Notes
     -----

@@ -1,6 +1,7 @@
 """plot_batches(): the sub-posteriors before and after the merge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,19 @@ import xarray as xr
 
 from arviz_swiss.checking.discrepancy import check_finite, match_parameters
 from arviz_swiss.data import containers, schema
+from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.data.selection import selected
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.subposteriors import subposteriors
 from arviz_swiss.plots import style
 
-# In which of a parameter's two panels each kind of density is drawn.
-COLUMNS = {"batches": [0], "batches, mapped": [1], "merged": [0, 1], "reference": [0, 1]}
+# In which of a parameter's two panels each series of densities is drawn.
+PANELS = {"batches": [0], "batches, mapped": [1], "merged": [0, 1], "reference": [0, 1]}
 
 
 def plot_batches(
-    merged: Any,
+    merged: Container | str | PathLike[str],
     *,
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
@@ -39,8 +41,8 @@ def plot_batches(
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
-        As `merge` returned it with a method that moves draws.
+    merged : InferenceData, DataTree, or path
+        As `merge` returned it with a method that moves draws, or its file.
     var_names, filter_vars, coords
         What to draw, as in ArviZ. The first 40 parameters when there are more.
     group : str, default "posterior"
@@ -61,6 +63,12 @@ def plot_batches(
     array of matplotlib Axes
         A row for each parameter, of two panels: before, mapped.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `merged` is not what `merge` returned or its draws were newly made, or `reference` or
+        the selection does not match it.
+
     See Also
     --------
     plot_shift : the batches' means, in the order of the batches
@@ -77,97 +85,88 @@ def plot_batches(
     """
     opened = open_merged(merged, group)
     opened.require_moved("there are no moved draws to move back. Keep the batches themselves.")
-    is_moved = opened.attrs.get(schema.SPACE) == "model" and model is None
-    if is_moved:
-        chosen = opened.select(var_names, filter_vars, coords)
-        batches = _unmoved(opened)
+    # Only the model leads back from its unconstrained space.
+    is_in_space = opened.attrs.get(schema.SPACE) == "model" and model is None
+    transformed = opened.transformed if is_in_space else []
+    if is_in_space:
+        draws, batches = opened.select(var_names, filter_vars, coords), _unmoved(opened)
     else:
-        chosen = selected(opened.draws[opened.names], var_names, filter_vars, coords)
+        draws = selected(opened.draws[opened.names], var_names, filter_vars, coords)
         batches = _on_own_scale(merged, group, transforms, model)
-    whole = _flat(chosen, chosen)
-    varying = np.ptp(whole, axis=0) > 0
-    transformed = opened.transformed if is_moved else []
-    labels = _labels(chosen, labeller, transformed)[varying]
-    if not labels.size:
-        raise ValueError(f"var_names={var_names!r}: only constants are selected.")
-    owners = chosen["batch"].values.astype(str)
-    after = [whole[row] for row in _rows_by_owner(owners, chosen.sizes["draw"])]
-    drawn = {
-        "batches": [_flat(one, chosen) for one in batches],
-        "batches, mapped": after,
-        "merged": [whole],
-    }
+    series = _series(draws, batches)
     if reference is not None:
-        drawn["reference"] = [_reference(chosen, reference, group, transformed)]
+        series["reference"] = [_reference(draws, reference, group, transformed)]
+    varying = np.ptp(series["merged"][0], axis=0) > 0
+    if not varying.any():
+        raise ValueError(f"var_names={var_names!r}: only constants are selected.")
+    layout = layout_of(draws, list(draws.data_vars))
+    labels = style.element_labels(layout, labeller, transformed)[varying]
     count = style.limit_panels(labels)
     axes, is_new = style.make_axes(2 * count, axes, figsize, together=2, panel=(2.6, 2.0))
     axes = axes.reshape(count, 2)
     lines = _lines(len(batches))
-    for kind, samples in drawn.items():
-        for column in COLUMNS[kind]:
-            _draw(axes[:, column], [rows[:, varying] for rows in samples], kind, lines[kind])
+    for name, samples in series.items():
+        for panel in PANELS[name]:
+            _draw(axes[:, panel], [rows[:, varying] for rows in samples], name, lines[name])
     for pair, label in zip(axes, labels, strict=False):
         _finish(pair, label)
     if is_new:
-        style.legend_above(axes[0, 0].figure, _handles(drawn, lines))
+        style.legend_above(axes[0, 0].figure, _handles(series, lines))
     return axes
 
 
 def _unmoved(merged: Merged) -> list[xr.Dataset]:
     """Return the batches before their maps, in the space of the merge."""
+    present = set(merged.draws["batch"].values.astype(str))
     return [
         merged.images_before(position)
         for position, label in enumerate(merged.labels)
-        if label in merged.owners
+        if label in present
     ]
 
 
 def _on_own_scale(merged: Any, group: str, transforms: Any, model: Any) -> list[xr.Dataset]:
     """Return the batches before their maps, on the variables' own scale."""
-    found = subposteriors(merged, group=group, transforms=transforms, model=model).values()
-    return [containers.read(one, group).groups[group] for one in found]
+    batches = subposteriors(merged, group=group, transforms=transforms, model=model)
+    return [containers.read(batch, group).groups[group] for batch in batches.values()]
 
 
-def _labels(chosen: xr.Dataset, labeller: Any, transformed: Sequence[str]) -> np.ndarray:
-    """Return a label a parameter, which says where it is drawn unconstrained."""
-    layout = layout_of(chosen, list(chosen.data_vars))
-    return np.array(
-        [
-            label + (" (unconstrained)" if owner in transformed else "")
-            for label, owner in zip(layout.labels(labeller), layout.owners(), strict=True)
-        ]
-    )
+def _series(draws: xr.Dataset, batches: Sequence[xr.Dataset]) -> dict[str, list[np.ndarray]]:
+    """Return the (rows, parameters) arrays whose densities are drawn, by their name."""
+    merged = _flat(draws, draws)
+    owners = np.repeat(draws["batch"].values.astype(str), draws.sizes["draw"])
+    return {
+        "batches": [_flat(batch, draws) for batch in batches],
+        "batches, mapped": [merged[owners == label] for label in dict.fromkeys(owners)],
+        "merged": [merged],
+    }
 
 
-def _reference(chosen: xr.Dataset, reference: Any, group: str, transformed: Sequence[str]):
-    """Return the reference's draws of what is chosen, matched by label."""
-    if moved := [name for name in chosen.data_vars if name in transformed]:
+def _reference(
+    draws: xr.Dataset, reference: Any, group: str, transformed: Sequence[str]
+) -> np.ndarray:
+    """Return the reference's draws of the same elements, matched by label."""
+    if moved := [name for name in draws.data_vars if name in transformed]:
         raise ValueError(
             f"{', '.join(moved)}: merged in a model's unconstrained space, where the reference is "
             "not. Pass the model as model= to draw both on their own scale."
         )
-    _, found = match_parameters(chosen, reference, group=group)
-    check_finite(found)
-    return found.rows
+    _, sample = match_parameters(draws, reference, group=group)
+    check_finite(sample)
+    return sample.rows
 
 
-def _flat(dataset: xr.Dataset, chosen: xr.Dataset) -> np.ndarray:
-    """Return the draws of the chosen elements as one (rows, parameters) array."""
-    layout = layout_of(chosen, list(chosen.data_vars))
-    dims = [dim for dim in chosen.dims if dim not in containers.SAMPLE_DIMS and dim in dataset.dims]
-    labelled = {dim: chosen[dim].values for dim in dims if dim in dataset.coords}
-    arrays = sample_arrays(dataset[layout.names].sel(labelled), layout)
+def _flat(dataset: xr.Dataset, like: xr.Dataset) -> np.ndarray:
+    """Return draws of the elements that `like` has, as one (rows, parameters) array."""
+    layout = layout_of(like, list(like.data_vars))
+    dims = [dim for dim in like.dims if dim not in containers.SAMPLE_DIMS and dim in dataset.dims]
+    labels = {dim: like[dim].values for dim in dims if dim in dataset.coords}
+    arrays = sample_arrays(dataset[layout.names].sel(labels), layout)
     return gather_all(as_rows(arrays, layout), layout)
 
 
-def _rows_by_owner(owners: np.ndarray, draws: int) -> list[np.ndarray]:
-    """Return which rows, chains end to end, are each batch's."""
-    rows = np.repeat(owners, draws)
-    return [rows == label for label in dict.fromkeys(owners)]
-
-
 def _lines(batches: int) -> dict[str, dict[str, Any]]:
-    """Return how each kind of density is drawn."""
+    """Return how each series of densities is drawn."""
     thin = {"alpha": style.faintness(batches), "linewidth": 0.8}
     return {
         "batches": {"color": style.BLUE, **thin},
@@ -185,17 +184,17 @@ def _finish(pair: np.ndarray, label: str) -> None:
         ax.spines[["left", "top", "right"]].set_visible(False)
 
 
-def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], kind: str, line: dict) -> None:
+def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], name: str, line: dict[str, Any]) -> None:
     """Draw one density a sample and parameter; the first of them carries the label."""
     for position, rows in enumerate(samples):
         for ax, column in zip(axes, np.ascontiguousarray(rows.T), strict=False):
             if np.ptp(column) > 0:
                 grid, density, _ = containers.kde(column)
-                ax.plot(grid, density, label=kind if position == 0 else None, **line)
+                ax.plot(grid, density, label=name if position == 0 else None, **line)
 
 
-def _handles(drawn: Mapping[str, Any], lines: Mapping[str, dict[str, Any]]) -> list:
-    """Return one legend line for each kind of density, dark enough to be told apart."""
+def _handles(names: Iterable[str], lines: Mapping[str, dict[str, Any]]) -> list[Any]:
+    """Return one legend line for each series of densities, dark enough to be told apart."""
     from matplotlib.lines import Line2D
 
-    return [Line2D([], [], **{**lines[kind], "alpha": 1.0}, label=kind) for kind in drawn]
+    return [Line2D([], [], **{**lines[name], "alpha": 1.0}, label=name) for name in names]

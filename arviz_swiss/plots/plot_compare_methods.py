@@ -1,5 +1,6 @@
-"""plot_discrepancy(): how far each method's merge is from the full posterior."""
+"""plot_compare_methods(): how far each method's merge is from the full posterior."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,24 +9,25 @@ import pandas as pd
 from arviz_swiss.plots import style
 
 FLOOR = "_floor"
+TAKES = "plot_compare_methods takes the table that compare_methods returns"
 # A linear axis cannot show values that differ by more.
 LOG_RANGE = 20.0
 
 
-def plot_discrepancy(
-    compare_result: pd.DataFrame,
+def plot_compare_methods(
+    table: pd.DataFrame,
     *,
-    measures: str | list[str] | None = None,
+    measures: str | Sequence[str] | None = None,
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Draw the table of `compare`: methods by measures, with what chance alone would give.
+    """Draw the table of `compare_methods`: methods by measures, with what chance alone would give.
 
     Parameters
     ----------
-    compare_result : DataFrame
-        As `compare` returned it, with a reference or without.
-    measures : str or list of str, optional
+    table : DataFrame
+        As `compare_methods` returned it, with a reference or without.
+    measures : str or sequence of str, optional
         Which measures, all when absent.
     axes : sequence of matplotlib Axes, optional
         One for each measure. Without them a figure is made, with a legend above the panels.
@@ -39,6 +41,15 @@ def plot_discrepancy(
         axis is logarithmic where values differ by more than a factor of 20. Without a reference,
         one panel with each method's distances from the others.
 
+    Raises
+    ------
+    TypeError, ValueError
+        When `table` is no such table, or does not hold one of `measures`.
+
+    See Also
+    --------
+    discrepancy : the measures
+
     Examples
     --------
     >>> import numpy as np
@@ -46,44 +57,48 @@ def plot_discrepancy(
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(size=(2, 500))} for _ in range(4)]
     >>> full = {"mu": rng.normal(size=(2, 500))}
-    >>> table = az_swiss.compare(batches, full, methods=["swiss", "consensus"], kind="inflated")
-    >>> axes = az_swiss.plot_discrepancy(table, measures="iad")
+    >>> names = ["swiss", "consensus"]
+    >>> table = az_swiss.compare_methods(batches, full, methods=names, kind="inflated")
+    >>> axes = az_swiss.plot_compare_methods(table, measures="iad")
     >>> axes[0].get_title()
     'iad'
     """
-    if not isinstance(compare_result, pd.DataFrame):
-        raise TypeError(
-            "plot_discrepancy takes the table that compare returns, got "
-            f"{type(compare_result).__name__}."
-        )
-    if compare_result.empty:
-        raise ValueError("plot_discrepancy takes the table that compare returns, got an empty one.")
-    known = [name for name in compare_result if f"{name}{FLOOR}" in compare_result]
-    methods = [str(name) for name in compare_result.index]
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"{TAKES}, got {type(table).__name__}.")
+    if table.empty:
+        raise ValueError(f"{TAKES}, got an empty one.")
+    methods = [str(name) for name in table.index]
     height = 0.28 * len(methods) + 0.7
-    if not known and measures is not None:
-        raise ValueError(
-            "the table holds one distance between methods, chosen by compare(measure=...): to draw "
-            "several measures, give compare a reference."
-        )
-    if not known:
+    wanted = _wanted(table, measures)
+    if not wanted:
         axes, _ = style.make_axes(1, axes, figsize, panel=(4.0, height))
-        _draw_between(axes[0], compare_result[methods])
+        _draw_between(axes[0], table[methods])
         _label_methods(axes, methods)
         return axes
-    wanted = [measures] if isinstance(measures, str) else list(measures or known)
-    if unknown := [name for name in wanted if name not in known]:
-        raise ValueError(f"no measure {', '.join(unknown)}; the table has {', '.join(known)}.")
     axes, is_new = style.make_axes(
         len(wanted), axes, figsize, columns=5, panel=(2.4, height), sharey=True
     )
     for ax, name in zip(axes, wanted, strict=True):
-        _draw(ax, compare_result[name].to_numpy(), compare_result[f"{name}{FLOOR}"].to_numpy())
+        _draw(ax, table[name].to_numpy(), table[f"{name}{FLOOR}"].to_numpy())
         style.set_title(ax, name)
     _label_methods(axes, methods)
     if is_new:
         style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
+
+
+def _wanted(table: pd.DataFrame, measures: str | Sequence[str] | None) -> list[str]:
+    """Return the measures to draw; none if the table is one of distances between methods."""
+    known = [name for name in table if f"{name}{FLOOR}" in table]
+    if not known and measures is not None:
+        raise ValueError(
+            "the table holds one distance between methods, chosen by compare_methods(measure=...): "
+            "to draw several measures, give compare_methods a reference."
+        )
+    wanted = [measures] if isinstance(measures, str) else list(measures or known)
+    if unknown := [name for name in wanted if name not in known]:
+        raise ValueError(f"no measure {', '.join(unknown)}; the table has {', '.join(known)}.")
+    return wanted
 
 
 def _draw(ax, values: np.ndarray, floors: np.ndarray) -> None:

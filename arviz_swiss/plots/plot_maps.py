@@ -1,15 +1,16 @@
 """plot_maps(): the three steps of the merge, for two parameters."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
 
 from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
-from arviz_swiss.plots.plot_shift import parameter_labels
 
 TITLES = ("sub-posteriors", "centred and scaled", "shifted: merged")
 MOST_POINTS = 2000
@@ -24,13 +25,13 @@ class Cloud(NamedTuple):
 
 
 def plot_maps(
-    merged: Any,
+    merged: Container | str | PathLike[str],
     *,
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     coords: Mapping[str, Any] | None = None,
     group: str = "posterior",
-    prob: float = 0.9,
+    ci_prob: float | None = None,
     labeller: Any = None,
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
@@ -42,14 +43,15 @@ def plot_maps(
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
-        As `merge` returned it with a method that moves draws.
+    merged : InferenceData, DataTree, or path
+        As `merge` returned it with a method that moves draws, or its file.
     var_names, filter_vars, coords
         What to draw, as in ArviZ: the first two parameters that they select. Of a variable that was
         merged with another number of elements, such as a simplex, `coords` keep all.
     group : str, default "posterior"
-    prob : float, default 0.9
-        Probability inside the ellipses, which are those of Gaussians in the space of the merge.
+    ci_prob : float, optional
+        Probability inside the ellipses, which are those of Gaussians in the space of the merge;
+        ArviZ's ``rcParams["stats.ci_prob"]`` when absent.
     labeller : ArviZ labeller, optional
     axes : sequence of three matplotlib Axes, optional
         Without them a figure is made, with a legend above the panels.
@@ -62,7 +64,8 @@ def plot_maps(
     Raises
     ------
     ValueError
-        When fewer than two parameters are selected, or the draws were newly made.
+        When fewer than two parameters are selected, the draws were newly made, or `ci_prob` is no
+        probability.
 
     Examples
     --------
@@ -74,31 +77,19 @@ def plot_maps(
     >>> [ax.get_title() for ax in axes]
     ['sub-posteriors', 'centred and scaled', 'shifted: merged']
     """
-    style.check_prob(prob)
+    radius = float(np.sqrt(chi2.isf(1 - style.checked_ci_prob(ci_prob), 2)))
     opened = open_merged(merged, group)
     opened.require_moved('plot_maps needs method="swiss" or another that moves draws.')
     pair = opened.positions(var_names, filter_vars, coords)[:2]
     if pair.size < 2:
         raise ValueError("plot_maps draws two parameters, but only one is selected.")
-    batches = opened.labels
     axes, is_new = style.make_axes(3, axes, figsize, panel=(3.4, 3.2))
-    radius = float(np.sqrt(chi2.isf(1 - prob, 2)))
-    few = len(batches) <= len(style.CYCLE)
-    colours = style.CYCLE[: len(batches)] if few else [style.BLUE] * len(batches)
-    line = {
-        "linewidth": 1.4 if few else 0.8,
-        "alpha": 1.0 if few else style.faintness(len(batches)),
-    }
-    for clouds, label, colour in zip(_clouds(opened, pair), batches, colours, strict=True):
-        for ax, cloud in zip(axes, clouds[:3], strict=True):
-            ax.plot(*cloud.points.T, ".", color=colour, markersize=1.5, alpha=0.25, zorder=0)
-            ax.plot(*_ellipse(cloud, radius), color=colour, label=label, **line)
-        dashed = {**line, "linewidth": line["linewidth"] / 2, "linestyle": "--"}
-        axes[1].plot(*_ellipse(clouds[3], radius), color=colour, **dashed)
+    _draw_batches(axes, _clouds(opened, pair), opened.labels, radius)
     _draw_merged(axes, opened.present_moments, pair, radius)
-    _finish(axes, parameter_labels(opened, labeller)[pair])
+    labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free]
+    _finish(axes, labels[pair])
     if is_new:
-        _legend(axes, batches, few)
+        _legend(axes, opened.labels)
     return axes
 
 
@@ -106,7 +97,7 @@ def _clouds(merged: Merged, pair: np.ndarray) -> list[list[Cloud]]:
     """Return each batch raw, centred and scaled, and shifted; and, last, centred but not scaled."""
     most = max(1, MOST_POINTS // len(merged.labels))
     block = np.ix_(pair, pair)
-    result = []
+    clouds = []
     for position, moments in enumerate(merged.batch_moments):
         scale, _, target = merged.map_of(position)
         covariance, mean, target = moments.covariance, moments.mean[pair], target[pair]
@@ -114,7 +105,7 @@ def _clouds(merged: Merged, pair: np.ndarray) -> list[list[Cloud]]:
         raw = _some(merged.before(position)[..., pair], most)
         moved = _some(merged.after(position)[..., pair], most)
         nowhere = np.zeros(2)
-        result.append(
+        clouds.append(
             [
                 Cloud(raw, mean, covariance[block]),
                 Cloud(moved - target, nowhere, scaled),
@@ -122,7 +113,7 @@ def _clouds(merged: Merged, pair: np.ndarray) -> list[list[Cloud]]:
                 Cloud(raw - mean, nowhere, covariance[block]),
             ]
         )
-    return result
+    return clouds
 
 
 def _some(draws: np.ndarray, most: int) -> np.ndarray:
@@ -134,6 +125,25 @@ def _ellipse(cloud: Cloud, radius: float) -> np.ndarray:
     angle = np.linspace(0, 2 * np.pi, 121)
     circle = radius * np.array([np.cos(angle), np.sin(angle)])
     return cloud.mean[:, None] + np.linalg.cholesky(cloud.covariance) @ circle
+
+
+def _draw_batches(
+    axes: np.ndarray, clouds: Sequence[Sequence[Cloud]], labels: Sequence[str], radius: float
+) -> None:
+    few = _are_few(labels)
+    colours = style.CYCLE[: len(labels)] if few else [style.BLUE] * len(labels)
+    width, alpha = (1.4, 1.0) if few else (0.8, style.faintness(len(labels)))
+    for (*stages, unscaled), label, colour in zip(clouds, labels, colours, strict=True):
+        line = {"color": colour, "alpha": alpha}
+        for ax, cloud in zip(axes, stages, strict=True):
+            ax.plot(*cloud.points.T, ".", color=colour, markersize=1.5, alpha=0.25, zorder=0)
+            ax.plot(*_ellipse(cloud, radius), label=label, linewidth=width, **line)
+        axes[1].plot(*_ellipse(unscaled, radius), linewidth=width / 2, linestyle="--", **line)
+
+
+def _are_few(batches: Sequence[str]) -> bool:
+    """Tell whether each batch has a colour, and a line in the legend, of its own."""
+    return len(batches) <= len(style.CYCLE)
 
 
 def _draw_merged(axes: np.ndarray, present: Gaussian, pair: np.ndarray, radius: float) -> None:
@@ -151,12 +161,9 @@ def _finish(axes: np.ndarray, labels: Sequence[str]) -> None:
     axes[0].set_ylabel(labels[1])
 
 
-def _legend(axes: np.ndarray, batches: Sequence[str], few: bool) -> None:
+def _legend(axes: np.ndarray, batches: Sequence[str]) -> None:
     handles, names = axes[0].get_legend_handles_labels()
-    if few:
-        shown = handles
-    else:
-        shown = [handles[0], handles[-1]]
-        names = [f"{len(batches)} batches", names[-1]]
-    for handle in style.legend_above(axes[0].figure, shown, names).legend_handles:
+    if not _are_few(batches):
+        handles, names = [handles[0], handles[-1]], [f"{len(batches)} batches", names[-1]]
+    for handle in style.legend_above(axes[0].figure, handles, names).legend_handles:
         handle.set_alpha(1.0)

@@ -1,6 +1,7 @@
 """plot_shift(): the batches' means and intervals around the merged ones."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,10 @@ import xarray as xr
 from scipy.stats import norm
 
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.checking.findings import find_all
+from arviz_swiss.checking.evidence import Finding
+from arviz_swiss.checking.findings import find_all, named_batches
+from arviz_swiss.checking.report import Report, check_report
+from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
 
@@ -24,34 +28,38 @@ class Forest(NamedTuple):
 
 
 def plot_shift(
-    merged: Any,
+    merged: Container | str | PathLike[str],
     *,
+    report: Report | None = None,
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     coords: Mapping[str, Any] | None = None,
     group: str = "posterior",
-    prob: float = 0.94,
+    ci_prob: float | None = None,
     labeller: Any = None,
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
     """Draw every batch's mean and interval around the merged one, batches in their order.
 
-    Batches that `report` names are marked with a cross: those that means and covariances give away
-    (they disagree, are stuck, wide, or decide alone), and if `merged` comes from `diagnose`, which
-    looks at the draws, all of them. The grey bars say how far a random partition scatters the
-    means: a trend from top to bottom or dots beyond the bars are signs of sorted data.
+    Batches in doubt are marked with a cross: those that means and covariances give away (they
+    disagree, are stuck, wide, or decide alone), and with ``report=``, which looks at the draws, all
+    that it names. The grey bars say how far a random partition scatters the means: a trend from top
+    to bottom or dots beyond the bars are signs of sorted data.
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
-        As `merge` returned it, with any method, or `diagnose`.
+    merged : InferenceData, DataTree, or path
+        As `merge` returned it, with any method, or its file.
+    report : Report, optional
+        What ``report(merged)`` returned.
     var_names, filter_vars, coords
         What to draw, as in ArviZ. The first 40 parameters when there are more. Of a variable that
         was merged with another number of elements, such as a simplex, `coords` keep all.
     group : str, default "posterior"
-    prob : float, default 0.94
-        Probability of the intervals, which are those of Gaussians in the space of the merge.
+    ci_prob : float, optional
+        Probability of the intervals, which are those of Gaussians in the space of the merge;
+        ArviZ's ``rcParams["stats.ci_prob"]`` when absent.
     labeller : ArviZ labeller, optional
     axes : sequence of matplotlib Axes, optional
         One for each parameter. Without them a figure is made, with a legend above the panels.
@@ -60,6 +68,16 @@ def plot_shift(
     Returns
     -------
     array of matplotlib Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        When `merged` or `report` is not what those functions return, `ci_prob` is no probability,
+        or the selection names what is not there.
+
+    See Also
+    --------
+    plot_batches : the batches' densities
 
     Notes
     -----
@@ -77,26 +95,33 @@ def plot_shift(
     >>> [tick.get_text() for tick in axes[0].get_yticklabels()]
     ['b0', 'b1']
     """
-    style.check_prob(prob)
+    width = norm.isf((1 - style.checked_ci_prob(ci_prob)) / 2)
     opened = open_merged(merged, group)
     positions = opened.positions(var_names, filter_vars, coords)
-    labels = parameter_labels(opened, labeller)[positions]
-    count = style.limit_panels(labels)
-    batches = opened.labels
+    labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free]
+    count = style.limit_panels(labels[positions])
+    batches, doubted = opened.labels, _doubted(opened, report)
     height = float(np.clip(0.2 * len(batches), 1.5, 8.0))
     axes, is_new = style.make_axes(count, axes, figsize, panel=(2.6, height + 0.6), sharey=True)
-    named = [label for finding in find_all(opened) for label in finding.batches]
-    odd = [batches.index(label) for label in dict.fromkeys(named)]
-    width = norm.isf((1 - prob) / 2)
-    for ax, position, label in zip(axes, positions, labels, strict=False):
-        _draw(ax, _forest(opened.maps, opened.present_moments, position, width), odd)
-        style.set_title(ax, label)
+    for ax, position in zip(axes, positions, strict=False):
+        _draw(ax, _forest(opened.maps, opened.present_moments, position, width), doubted)
+        style.set_title(ax, labels[position])
         ax.spines[["left", "top", "right"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    _label_batches(axes, batches, odd)
+    _label_batches(axes, batches, doubted)
     if is_new:
         style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
+
+
+def _doubted(merged: Merged, report: Report | None) -> list[int]:
+    """Return the batches in doubt, the worst first; without a report, by moments alone."""
+    findings: Sequence[Finding] = (
+        find_all(merged, merged.diagnostics)
+        if report is None
+        else check_report(report, merged).findings
+    )
+    return [merged.labels.index(label) for label in named_batches(findings)]
 
 
 def _forest(maps: xr.Dataset, present: Gaussian, position: int, width: float) -> Forest:
@@ -112,9 +137,9 @@ def _forest(maps: xr.Dataset, present: Gaussian, position: int, width: float) ->
     )
 
 
-def _draw(ax, forest: Forest, odd: Sequence[int]) -> None:
+def _draw(ax: Any, forest: Forest, doubted: Sequence[int]) -> None:
     rows = np.arange(forest.mean.size)
-    doubted = np.isin(rows, odd)
+    is_doubted = np.isin(rows, doubted)
     dense = rows.size > style.MOST_TICKS
     thick, size = (1.0, 2.0) if dense else (2.0, 4.0)
     low, high = forest.merged_mean - forest.merged_half, forest.merged_mean + forest.merged_half
@@ -128,32 +153,22 @@ def _draw(ax, forest: Forest, odd: Sequence[int]) -> None:
         linewidth=thick / 2,
         label="expected scatter of means",
     )
-    kinds = ((~doubted, style.BLUE, "o", "batches"), (doubted, style.VERMILLION, "X", "in doubt"))
-    for chosen, colour, marker, label in kinds:
-        if not chosen.any():
-            continue
-        mean, half = forest.mean[chosen], forest.half[chosen]
-        ax.hlines(rows[chosen], mean - half, mean + half, color=colour, linewidth=thick)
-        big = size if marker == "o" else size + 3
-        ax.plot(mean, rows[chosen], marker, color=colour, markersize=big, label=label)
+    marks = (
+        (~is_doubted, style.BLUE, "o", size, "batches"),
+        (is_doubted, style.VERMILLION, "X", size + 3, "in doubt"),
+    )
+    for is_marked, colour, marker, markersize, label in marks:
+        if is_marked.any():
+            mean, half = forest.mean[is_marked], forest.half[is_marked]
+            ax.hlines(rows[is_marked], mean - half, mean + half, color=colour, linewidth=thick)
+            ax.plot(mean, rows[is_marked], marker, color=colour, markersize=markersize, label=label)
 
 
-def _label_batches(axes: np.ndarray, batches: list[str], odd: Sequence[int]) -> None:
+def _label_batches(axes: np.ndarray, batches: list[str], doubted: Sequence[int]) -> None:
     """Label the batches: all where there is room, else some, and first of all those in doubt."""
-    ticks = style.some_ticks(len(batches), odd)
+    ticks = style.some_ticks(len(batches), doubted)
     for ax in axes:
         ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
         ax.set_ylim(len(batches) - 0.5, -0.5)
         for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
-            text.set_color(style.VERMILLION if tick in odd else style.BLACK)
-
-
-def parameter_labels(merged: Merged, labeller: Any) -> np.ndarray:
-    """Return the labels along `parameter`, which say where a variable was merged transformed."""
-    shown = dict(zip(merged.layout.labels(), merged.layout.labels(labeller), strict=True))
-    return np.array(
-        [
-            shown[label] + (" (unconstrained)" if variable in merged.transformed else "")
-            for label, variable in zip(merged.parameters, merged.variables, strict=True)
-        ]
-    )
+            text.set_color(style.VERMILLION if tick in doubted else style.BLACK)

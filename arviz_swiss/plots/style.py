@@ -1,11 +1,15 @@
-"""What all plots share: colours, axes, and how thin lines get when there are many."""
+"""What all plots share: colours, axes, labels, and how thin lines get when there are many."""
 
 import textwrap
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from arviz_swiss.data import containers
+from arviz_swiss.data.layout import Layout
 
 # Okabe and Ito's palette, which people with any colour vision can tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -18,11 +22,11 @@ MOST_TICKS = 30
 TITLE_WIDTH = 26
 
 
-def limit_panels(labels: list, what: str = "parameters") -> int:
+def limit_panels(labels: np.ndarray) -> int:
     """Return how many panels to draw, and warn when not all."""
     if len(labels) > MOST_PANELS:
         warnings.warn(
-            f"drawing the first {MOST_PANELS} of {len(labels)} {what}: choose with var_names.",
+            f"drawing the first {MOST_PANELS} of {len(labels)} parameters: choose with var_names.",
             UserWarning,
             stacklevel=3,
         )
@@ -77,10 +81,23 @@ def set_title(ax: Any, text: str) -> None:
     ax.set_title(textwrap.fill(text, TITLE_WIDTH), fontsize="medium")
 
 
-def check_prob(prob: float) -> None:
-    """Refuse a probability that is none, such as a percentage."""
-    if not isinstance(prob, float) or not 0 < prob < 1:
-        raise ValueError(f"prob must be between 0 and 1, such as 0.94, got {prob!r}.")
+def checked_ci_prob(ci_prob: float | None) -> float:
+    """Return a probability, ArviZ's when None; refuse what is none, such as a percentage."""
+    if ci_prob is None:
+        return float(containers.rc_param("stats.ci_prob"))
+    if not isinstance(ci_prob, Real) or not 0 < ci_prob < 1:
+        raise ValueError(f"ci_prob must be between 0 and 1, such as 0.94, got {ci_prob!r}.")
+    return float(ci_prob)
+
+
+def element_labels(layout: Layout, labeller: Any, transformed: Sequence[str]) -> np.ndarray:
+    """Return a label an element of the layout, which says where it is drawn unconstrained."""
+    return np.array(
+        [
+            label + (" (unconstrained)" if variable in transformed else "")
+            for label, variable in zip(layout.labels(labeller), layout.owners(), strict=True)
+        ]
+    )
 
 
 def faintness(count: int) -> float:
@@ -91,11 +108,7 @@ def faintness(count: int) -> float:
 def some_ticks(count: int, first: Sequence[int]) -> list[int]:
     """Return the positions to label: all if they are few, else as many as there is room for.
 
-    Parameters
-    ----------
-    count : int
-    first : sequence of int
-        Positions to label rather than others, the most important first.
+    Those in `first` rather than others, the most important first.
     """
     if count <= MOST_TICKS:
         return list(range(count))

@@ -49,8 +49,8 @@ def compare(
 ) -> list[dict]:
     """Merge by every method, from the sub-posteriors that it is made for; a row a method.
 
-    As `arviz_swiss.compare`, without the warnings: the tables say what they would. A method that
-    does not converge gets a row without measures, and the others are still compared.
+    As `arviz_swiss.compare_methods`, without the warnings: the tables say what they would. A method
+    that does not converge gets a row without measures, and the others are still compared.
     """
     rows = []
     for method in methods:
@@ -58,7 +58,9 @@ def compare(
             warnings.simplefilter("ignore", az_swiss.MergeWarning)
             chosen = {method: OPTIONS.get(method, {})}
             try:
-                table = az_swiss.compare(inflated, reference, chosen, fractionated, **options)
+                table = az_swiss.compare_methods(
+                    inflated, reference, chosen, fractionated, **options
+                )
             except ValueError as error:
                 if not isinstance(error.__cause__, np.linalg.LinAlgError):
                     raise

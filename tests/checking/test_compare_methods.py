@@ -1,4 +1,4 @@
-"""Tests of arviz_swiss.comparing."""
+"""compare_methods(): every method gets its kind of batches, and is measured."""
 
 import warnings
 
@@ -31,7 +31,7 @@ def gaussian():
 
 def test_all_methods_by_all_measures_and_seconds(gaussian):
     inflated, fractionated, reference = gaussian
-    table = az_swiss.compare(inflated, reference, fractionated=fractionated, random_seed=0)
+    table = az_swiss.compare_methods(inflated, reference, fractionated=fractionated, random_seed=0)
     assert table.index.tolist() == list(METHODS)
     assert table.columns.tolist() == [*MEASURES, "seconds", *(f"{m}_floor" for m in MEASURES)]
     assert np.isfinite(table.to_numpy()).all()
@@ -46,45 +46,49 @@ def test_all_methods_by_all_measures_and_seconds(gaussian):
 def test_each_method_gets_the_kind_it_expects(gaussian):
     inflated, fractionated, reference = gaussian
     names = ["swiss", "consensus"]
-    both = az_swiss.compare(inflated, reference, names, fractionated)
-    one = az_swiss.compare(inflated, reference, names, kind="inflated")
+    both = az_swiss.compare_methods(inflated, reference, names, fractionated)
+    one = az_swiss.compare_methods(inflated, reference, names, kind="inflated")
     assert both.loc["swiss", "iad"] == one.loc["swiss", "iad"]
     assert both.loc["consensus", "iad"] != one.loc["consensus", "iad"]
-    alone = az_swiss.compare(fractionated, reference, ["consensus"], kind="fractionated")
+    alone = az_swiss.compare_methods(fractionated, reference, ["consensus"], kind="fractionated")
     assert alone.loc["consensus", "iad"] == both.loc["consensus", "iad"]
 
 
 def test_powers_belong_to_the_inflated_batches(gaussian):
     inflated, fractionated, reference = gaussian
     names = ["swiss", "consensus"]
-    table = az_swiss.compare(inflated, reference, names, fractionated, powers=[5.0] * 5)
-    plain = az_swiss.compare(inflated, reference, names, fractionated)
+    table = az_swiss.compare_methods(inflated, reference, names, fractionated, powers=[5.0] * 5)
+    plain = az_swiss.compare_methods(inflated, reference, names, fractionated)
     assert table["iad"].tolist() == plain["iad"].tolist()
 
 
 def test_without_a_reference_methods_are_compared_with_one_another(gaussian):
     inflated, _, _ = gaussian
     names = ["swiss", "consensus", "pool"]
-    table = az_swiss.compare(inflated, methods=names, kind="inflated")
+    table = az_swiss.compare_methods(inflated, methods=names, kind="inflated")
     assert table.columns.tolist() == [*names, "seconds"]
     distances = table[names].to_numpy()
     assert np.array_equal(distances, distances.T)
     assert np.all(np.diag(distances) == 0)
     assert distances[0, 1] < distances[0, 2]
-    shifts = az_swiss.compare(inflated, methods=names, measure="mahalanobis", kind="inflated")
+    shifts = az_swiss.compare_methods(
+        inflated, methods=names, measure="mahalanobis", kind="inflated"
+    )
     assert shifts.loc["swiss", "consensus"] < 1e-10 < shifts.loc["swiss", "pool"]
 
 
 def test_methods_can_have_options_of_their_own(gaussian):
     inflated, _, reference = gaussian
-    table = az_swiss.compare(
+    table = az_swiss.compare_methods(
         inflated,
         reference,
         {"semiparametric": {"bandwidth": 3.0}, "swiss": {}},
         random_seed=0,
         kind="inflated",
     )
-    plain = az_swiss.compare(inflated, reference, "semiparametric", random_seed=0, kind="inflated")
+    plain = az_swiss.compare_methods(
+        inflated, reference, "semiparametric", random_seed=0, kind="inflated"
+    )
     assert table.index.tolist() == ["semiparametric", "swiss"]
     assert table.loc["semiparametric", "iad"] != plain.loc["semiparametric", "iad"]
 
@@ -96,7 +100,7 @@ def test_variables_and_coordinates_are_selected(to_container):
         for _ in range(3)
     ]
     reference = {"x": rng.normal(size=(2, 200, 2))}
-    first = az_swiss.compare(
+    first = az_swiss.compare_methods(
         batches, reference, ["swiss"], var_names="~y", coords={"x_dim_0": [1]}, kind="inflated"
     )
     merged = az_swiss.merge(batches, var_names="x", kind="inflated")
@@ -109,15 +113,15 @@ def test_methods_that_cannot_merge_the_batches_are_left_out_unless_named():
     batches = [{"x": rng.normal(size=(2, 300))} for _ in range(3)]
     options = {"kind": "full_prior", "prior": {"x": rng.normal(0, 5, size=(1, 1000))}}
     with pytest.warns(az_swiss.MergeWarning, match="left out of the comparison: .*recentre: meth"):
-        table = az_swiss.compare(batches, random_seed=0, **options)
+        table = az_swiss.compare_methods(batches, random_seed=0, **options)
     assert {"swiss", "gaussian"} <= set(table.index)
     assert "recentre" not in table.index
     assert np.isfinite(table.to_numpy()).all()
     with pytest.raises(ValueError, match='method "recentre" takes the batches as they are'):
-        az_swiss.compare(batches, methods=["swiss", "recentre"], **options)
+        az_swiss.compare_methods(batches, methods=["swiss", "recentre"], **options)
     batches[1]["x"][0, 0] = np.nan
     with pytest.raises(ValueError, match=r"batch 1.*NaN"):
-        az_swiss.compare(batches)
+        az_swiss.compare_methods(batches)
 
 
 def test_each_warning_comes_once():
@@ -125,7 +129,9 @@ def test_each_warning_comes_once():
     batches = [{"x": rng.normal(shift, 1, size=(1, 500))} for shift in (0, 0, 9)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        az_swiss.compare(batches, methods=["swiss", "consensus", "gaussian"], kind="inflated")
+        az_swiss.compare_methods(
+            batches, methods=["swiss", "consensus", "gaussian"], kind="inflated"
+        )
     messages = [str(one.message) for one in caught if one.category is az_swiss.MergeWarning]
     assert len(messages) == len(set(messages)) == 1
     assert "disagree" in messages[0]
@@ -143,7 +149,7 @@ def test_each_warning_comes_once():
 )
 def test_bad_input_is_named(arguments, error, message, gaussian):
     with pytest.raises(error, match=message):
-        az_swiss.compare(gaussian[0], **arguments)
+        az_swiss.compare_methods(gaussian[0], **arguments)
 
 
 def beta(rng, power, count):
@@ -175,7 +181,7 @@ def test_geometries_of_the_paper(sampler, consensus):
         [{"x": sampler(rng, power, 2000)} for _ in range(10)] for power in (1, 10)
     )
     reference = {"x": sampler(rng, 1, 20_000)}
-    table = az_swiss.compare(inflated, reference, ["swiss", "consensus"], fractionated)
+    table = az_swiss.compare_methods(inflated, reference, ["swiss", "consensus"], fractionated)
     assert table.loc["swiss", "iad"] < 1.5 * table.loc["swiss", "iad_floor"]
     assert abs(table.loc["consensus", "iad"] - consensus) < 0.05
 
@@ -183,5 +189,5 @@ def test_geometries_of_the_paper(sampler, consensus):
 def test_batches_from_a_generator():
     rng = np.random.default_rng(0)
     batches = ({"x": rng.standard_normal((2, 200))} for _ in range(3))
-    table = az_swiss.compare(batches, methods=["swiss", "average"], kind="inflated")
+    table = az_swiss.compare_methods(batches, methods=["swiss", "average"], kind="inflated")
     assert table.index.tolist() == ["swiss", "average"]

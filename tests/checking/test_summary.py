@@ -1,3 +1,5 @@
+from functools import partial
+
 import arviz
 import numpy as np
 import pytest
@@ -29,13 +31,19 @@ def merged():
 
 
 @pytest.fixture(scope="module")
-def diagnosed(merged):
-    return az_swiss.diagnose(merged)
+def report(merged):
+    return az_swiss.report(merged)
 
 
-def test_batches(diagnosed):
-    table = az_swiss.summary(diagnosed)
-    found = containers.read(diagnosed).groups["swiss_diagnostics"]
+@pytest.fixture(scope="module")
+def summary(merged, report):
+    """Return a function that gives the table without computing anything anew."""
+    return partial(az_swiss.summary, merged, report=report)
+
+
+def test_batches(summary, report):
+    table = summary()
+    found = report.statistics
     assert table.index.tolist() == [f"n{b}" for b in range(5)]
     assert table["size"].tolist() == [100, 101, 102, 103, 104]
     assert (table["power"] == 5).all()
@@ -49,28 +57,28 @@ def test_batches(diagnosed):
     np.testing.assert_array_equal(table["sd_ratio_max"], found["sd_ratio"].max("parameter"))
     np.testing.assert_array_equal(table["shift"].abs(), abs(found["shift"]).max("parameter"))
     worst = found["parameter"].values[found["shape"].argmax("parameter")]
-    assert table["shape_variable"].tolist() == worst.tolist()
+    assert table["shape_parameter"].tolist() == worst.tolist()
     assert table["flag"].tolist() == ["", "", "disagrees", "", ""]
     assert table["divergences"].isna().all()
 
 
-def test_batches_of_chosen_variables(diagnosed):
-    all_of_them = az_swiss.summary(diagnosed)
-    left = az_swiss.summary(diagnosed, var_names="beta", coords={"side": "left"})
+def test_batches_of_chosen_variables(summary):
+    all_of_them = summary()
+    left = summary(var_names="beta", coords={"side": "left"})
     assert abs(all_of_them.loc["n2", "shift"]) > 10
     assert abs(left.loc["n2", "shift"]) < 5
-    assert set(left["shape_variable"]) == {"beta[left]"}
+    assert set(left["shape_parameter"]) == {"beta[left]"}
     assert left["flag"].tolist() == all_of_them["flag"].tolist()
 
 
-def test_variables_stand_beside_arvizs_columns(diagnosed):
-    table = az_swiss.summary(diagnosed, kind="variables")
+def test_parameters_stand_beside_arvizs_columns(merged, summary, report):
+    table = summary(by="parameter")
     with np.errstate(invalid="ignore", divide="ignore"):
-        usual = arviz.summary(containers.read(diagnosed).groups["posterior"], round_to="none")
+        usual = arviz.summary(containers.read(merged).groups["posterior"], round_to="none")
     assert table.columns[: usual.shape[1]].tolist() == usual.columns.tolist()
     assert table.index.tolist() == usual.index.tolist()
     np.testing.assert_array_equal(table["mean"], usual["mean"])
-    found = containers.read(diagnosed).groups["swiss_diagnostics"].sel(parameter="beta[right]")
+    found = report.statistics.sel(parameter="beta[right]")
     row = table.loc["beta[right]"]
     assert row["shift_batch"] == "n2"
     assert row["shift"] == float(found["shift"].sel(batch="n2"))
@@ -80,46 +88,64 @@ def test_variables_stand_beside_arvizs_columns(diagnosed):
     assert row["skewness"] == float(found["skewness"].median())
 
 
-def test_elements_that_a_transform_has_fewer_of_share_one_row(diagnosed):
-    table = az_swiss.summary(diagnosed, kind="variables", var_names="p")
+def test_elements_that_a_transform_has_fewer_of_share_one_row(summary):
+    table = summary(by="parameter", var_names="p")
     assert table.index.tolist() == ["p[0]", "p[1]", "p[2]"]
     assert table["q"].nunique() == 1
     assert table["mean"].nunique() == 3
 
 
-def test_constants_have_no_diagnostics(diagnosed):
-    table = az_swiss.summary(diagnosed, kind="variables")
+def test_constants_have_no_diagnostics(summary):
+    table = summary(by="parameter")
     assert np.isnan(table.loc["fixed", "q"])
     assert table.loc["fixed", "mean"] == 1.0
 
 
-def test_constants_alone_have_the_same_columns(diagnosed):
-    table = az_swiss.summary(diagnosed, kind="variables", var_names="fixed")
+def test_constants_alone_have_the_same_columns(summary):
+    table = summary(by="parameter", var_names="fixed")
     assert table.index.tolist() == ["fixed"]
-    everything = az_swiss.summary(diagnosed, kind="variables")
+    everything = summary(by="parameter")
     assert table.columns.tolist() == everything.columns.tolist()
     assert table.loc["fixed", "q":"shape"].isna().all()
 
 
-def test_coords_of_a_simplex_keep_all_that_it_was_merged_as(diagnosed):
-    whole = az_swiss.summary(diagnosed, var_names="p")
-    assert az_swiss.summary(diagnosed, var_names="p", coords={"part": [2]}).equals(whole)
+def test_coords_of_a_simplex_keep_all_that_it_was_merged_as(summary):
+    whole = summary(var_names="p")
+    assert summary(var_names="p", coords={"part": [2]}).equals(whole)
     left = {"side": ["left"]}
-    both = az_swiss.summary(diagnosed, coords=left | {"part": 0})
-    assert both.equals(az_swiss.summary(diagnosed, coords=left))
-    rows = az_swiss.summary(diagnosed, kind="variables", var_names="p", coords={"part": [2]})
-    everything = az_swiss.summary(diagnosed, kind="variables", var_names="p")
+    both = summary(coords=left | {"part": 0})
+    assert both.equals(summary(coords=left))
+    rows = summary(by="parameter", var_names="p", coords={"part": [2]})
+    everything = summary(by="parameter", var_names="p")
     assert rows["mean"].tolist() == pytest.approx([everything.loc["p[2]", "mean"]])
     with pytest.raises(ValueError, match="has no label"):
-        az_swiss.summary(diagnosed, coords={"part": 7})
+        summary(coords={"part": 7})
 
 
-def test_summary_diagnoses_by_itself(merged, diagnosed):
-    assert az_swiss.summary(merged).equals(az_swiss.summary(diagnosed))
+@pytest.mark.parametrize("by", ["batch", "parameter"])
+def test_without_a_report_the_same_is_computed(merged, summary, by):
+    assert az_swiss.summary(merged, by=by).equals(summary(by=by))
 
 
-def test_rounding(diagnosed):
-    assert az_swiss.summary(diagnosed, round_to=1)["rhat"].isin([1.0]).all()
+def test_with_a_report_nothing_is_computed_anew(summary, monkeypatch):
+    monkeypatch.setattr(containers, "convergence", None)
+    assert len(summary()) == 5
+
+
+def test_the_report_of_another_merge_is_refused(merged):
+    rng = np.random.default_rng(0)
+    others = {label: {"x": rng.normal(size=(2, 100))} for label in ("n0", "n1")}
+    with pytest.raises(ValueError, match="of another merge: its labels along batch are n0, n1, th"):
+        az_swiss.summary(merged, report=az_swiss.report(az_swiss.merge(others, kind="inflated")))
+    others = {f"n{b}": {"x": rng.normal(size=(2, 100))} for b in range(5)}
+    with pytest.raises(ValueError, match="its labels along parameter are x, those of merged beta"):
+        az_swiss.summary(merged, report=az_swiss.report(az_swiss.merge(others, kind="inflated")))
+    with pytest.raises(TypeError, match=r"report= takes what report\(merged\) returned, got str"):
+        az_swiss.summary(merged, report="all")
+
+
+def test_rounding(summary):
+    assert summary(round_to=1)["rhat"].isin([1.0]).all()
 
 
 def test_newly_made_draws_leave_columns_empty():
@@ -131,15 +157,15 @@ def test_newly_made_draws_leave_columns_empty():
     assert table["size"].isna().all()
 
 
-def test_unknown_kind_and_names(diagnosed):
-    with pytest.raises(ValueError, match="unknown kind 'rows'"):
-        az_swiss.summary(diagnosed, kind="rows")
+def test_unknown_rows_and_names(summary):
+    with pytest.raises(ValueError, match=r"unknown by='rows'.*by=\"batch\" or by=\"parameter\""):
+        summary(by="rows")
     with pytest.raises(ValueError, match="no gamma; the variables are beta, p"):
-        az_swiss.summary(diagnosed, var_names="gamma")
+        summary(var_names="gamma")
     with pytest.raises(ValueError, match="coords name place"):
-        az_swiss.summary(diagnosed, coords={"place": 1})
+        summary(coords={"place": 1})
     with pytest.raises(ValueError, match="has no label"):
-        az_swiss.summary(diagnosed, coords={"side": "up"})
+        summary(coords={"side": "up"})
 
 
 def test_variables_with_dims_in_different_orders():
@@ -156,7 +182,7 @@ def test_variables_with_dims_in_different_orders():
 
     batches = [xr.Dataset({"p": draws("g", "h"), "q": draws("h", "g")}) for _ in range(3)]
     merged = az_swiss.merge(batches, kind="inflated")
-    table = az_swiss.summary(merged, kind="variables")
+    table = az_swiss.summary(merged, by="parameter")
     groups = containers.read(merged).groups
     posterior = groups["posterior"]
     for g in range(3):
@@ -167,5 +193,5 @@ def test_variables_with_dims_in_different_orders():
                 # 1,500 draws of sd .1
                 assert table.loc[label, "mean"] == pytest.approx(2 * g + h, abs=5 * 0.1 / 1500**0.5)
     turned = groups | {"posterior": posterior.transpose("h", "g", ...)}
-    again = az_swiss.summary(containers.build(turned, containers.native_kind()), kind="variables")
+    again = az_swiss.summary(containers.build(turned, containers.native_kind()), by="parameter")
     np.testing.assert_allclose(again.loc[table.index, "mean"], table["mean"], rtol=1e-12)

@@ -428,7 +428,7 @@ def test_report_and_summary_mention_both():
     np.testing.assert_array_equal(
         by_batch["khat"], certified["swiss_certificate"]["batch_khat"].values
     )
-    by_parameter = az_swiss.summary(certified, kind="variables")
+    by_parameter = az_swiss.summary(certified, by="parameter")
     np.testing.assert_array_equal(
         by_parameter["weights_shift"], certified["swiss_certificate"]["mean_shift"].values
     )

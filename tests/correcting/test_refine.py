@@ -728,6 +728,6 @@ def test_shifts_are_seen_from_the_refined_posterior(logistic_regression, sample_
     maps = refined["swiss_transform"]
     sd = np.sqrt(np.diag(maps["pooled_covariance"]))
     expected = (maps["mean"].values - maps["pooled_mean"].values) / sd
-    for one in (refined, az_swiss.diagnose(refined)):
-        np.testing.assert_allclose(one["swiss_diagnostics"]["shift"], expected)
+    for statistics in (refined["swiss_diagnostics"], az_swiss.report(refined).statistics):
+        np.testing.assert_allclose(statistics["shift"], expected)
     assert not np.allclose(merged["swiss_diagnostics"]["shift"], expected, atol=0.01)

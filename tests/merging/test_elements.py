@@ -185,8 +185,8 @@ def test_any_order_is_refined_and_certified_by_label(merged, batches, choice):
 def test_any_order_is_told_the_same_about(merged, choice):
     plain, mixed = reordered(merged, choice)
     assert str(az_swiss.report(mixed)) == str(az_swiss.report(plain))
-    for kind in ("batches", "variables"):
-        expected, found = (az_swiss.summary(one, kind=kind) for one in (plain, mixed))
+    for rows in ("batch", "parameter"):
+        expected, found = (az_swiss.summary(one, by=rows) for one in (plain, mixed))
         numbers = expected.select_dtypes("number").columns
         np.testing.assert_allclose(
             found.loc[expected.index, numbers], expected[numbers], rtol=1e-9, atol=1e-12
@@ -366,7 +366,7 @@ def test_a_batch_without_chains(merged, batches):
         posterior=lambda one: one.sel(chain=[0, 1, 4, 5]),
         unconstrained_posterior=lambda one: one.sel(chain=[0, 1, 4, 5]),
     )
-    for function in (az_swiss.report, az_swiss.summary, az_swiss.diagnose, az_swiss.plot_maps):
+    for function in (az_swiss.report, az_swiss.summary, az_swiss.plot_maps):
         with pytest.raises(ValueError, match=r'batch 1 \("south"\): none of its chains is left'):
             function(left)
     with pytest.raises(ValueError, match="no chain of batch south is left"):
@@ -380,7 +380,6 @@ def test_a_batch_without_chains(merged, batches):
     np.testing.assert_allclose(
         np.linalg.inv(refined["swiss_transform"]["pooled_covariance"]), exact, rtol=1e-5, atol=1e-7
     )
-    # the advice: diagnose before selecting chains
-    diagnosed = az_swiss.diagnose(merged)
-    diagnosed = changed(diagnosed, posterior=lambda one: one.sel(chain=[0, 1, 4, 5]))
-    assert az_swiss.summary(diagnosed).index.tolist() == ["north", "south", "west"]
+    # the advice: look at the merged object before selecting chains
+    report = az_swiss.report(merged)
+    assert az_swiss.summary(left, report=report).index.tolist() == ["north", "south", "west"]

@@ -257,7 +257,7 @@ def test_arviz_takes_local_variables_as_any(problem):
     _, draws = problem
     merged = az_swiss.merge(labelled(draws), kind="fractionated")
     assert "z[s21]" in az.summary(merged).index
-    table = az_swiss.summary(merged, kind="variables")
+    table = az_swiss.summary(merged, by="parameter")
     assert "z[s21]" in table.index and np.isnan(table.loc["z[s21]", "q"])
     assert "1 parameter" in str(az_swiss.report(merged))
     assert az.extract(merged)["z"].sizes == {"school": 12, "sample": 1200}

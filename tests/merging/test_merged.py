@@ -9,7 +9,6 @@ from arviz_swiss.data import containers
 TAKE_MERGED = {
     "report": az_swiss.report,
     "summary": az_swiss.summary,
-    "diagnose": az_swiss.diagnose,
     "subposteriors": az_swiss.subposteriors,
     "plot_batches": az_swiss.plot_batches,
     "plot_shift": az_swiss.plot_shift,
@@ -90,21 +89,21 @@ def test_what_cannot_be_draws(function, given):
 def test_batches_to_compare(batches, merged):
     for given in (None, 3, merged):
         with pytest.raises(TypeError, match="takes a list, or a mapping of label to batch"):
-            az_swiss.compare(given, kind="inflated")
+            az_swiss.compare_methods(given, kind="inflated")
     with pytest.raises(ValueError, match=r"reference could not be read: got list"):
-        az_swiss.compare(batches, [merged], methods=["swiss"], kind="inflated")
+        az_swiss.compare_methods(batches, [merged], methods=["swiss"], kind="inflated")
     with pytest.raises(ValueError, match=r"batch 1 could not be read: got None"):
-        az_swiss.compare([batches[0], None], kind="inflated")
+        az_swiss.compare_methods([batches[0], None], kind="inflated")
 
 
 TAKE_NAMES = {
     "merge": lambda batches, merged, **names: az_swiss.merge(batches, kind="inflated", **names),
-    "compare": lambda batches, merged, **names: az_swiss.compare(
+    "compare_methods": lambda batches, merged, **names: az_swiss.compare_methods(
         batches, methods=["swiss"], kind="inflated", **names
     ),
     "summary": lambda batches, merged, **names: az_swiss.summary(merged, **names),
-    "summary, variables": lambda batches, merged, **names: az_swiss.summary(
-        merged, kind="variables", **names
+    "summary, by parameter": lambda batches, merged, **names: az_swiss.summary(
+        merged, by="parameter", **names
     ),
     "plot_batches": lambda batches, merged, **names: az_swiss.plot_batches(merged, **names),
     "plot_shift": lambda batches, merged, **names: az_swiss.plot_shift(merged, **names),

@@ -1,0 +1,246 @@
+"""What speaks against single batches: each function gives findings, the worst batch first."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
+from arviz_swiss.checking.evidence import Evidence, Finder, Finding
+from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
+from arviz_swiss.data.messages import brief
+from arviz_swiss.merging.merged import Merged
+
+FEW_EFFECTIVE = 100
+WIDE = 3.0
+ALONE = 0.9
+# How far a shape must exceed twice its noise.
+SHAPE = 0.05
+
+
+def worst_first(badness: np.ndarray, beyond: float) -> list[int]:
+    """Return the batches whose badness is beyond a limit, the worst first."""
+    order = np.argsort(-badness, kind="stable")
+    return order[badness[order] > beyond].tolist()
+
+
+def or_drop(merged: Merged, label: str) -> str:
+    """Return how to leave a batch out, as the end of a remedy; nothing once there is a certificate.
+
+    That one is about all batches, and tells whether any of them does harm.
+    """
+    if merged.certificate is not None:
+        return ""
+    return f', or leave it out: merge(..., drop=["{label}"])'
+
+
+def find_stuck(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches whose variance is next to nothing beside the others'."""
+    merged = evidence.merged
+    width = widths(merged.maps)
+    for position in worst_first(-width.min(axis=1), -STUCK):
+        label = merged.labels[position]
+        where = merged.parameters[width[position] < STUCK]
+        yield Finding(
+            "stuck",
+            (label,),
+            f"{label} is stuck: in {brief(where)} its sd is {width[position].min():.1g} of the "
+            "median batch's, and the merge takes it for certain knowledge.",
+            f"sample this batch again{or_drop(merged, label)}.",
+        )
+
+
+def find_unconverged(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches whose chains differ from each other."""
+    merged = evidence.merged
+    if not evidence.has_draws:
+        return
+    rhat = np.nan_to_num(evidence.values("rhat"))
+    for position in worst_first(rhat.max(axis=1), RHAT):
+        label, at = merged.labels[position], int(np.argmax(rhat[position]))
+        yield Finding(
+            "did not converge",
+            (label,),
+            f"{label} did not converge: R-hat is {rhat[position, at]:.2f} in "
+            f"{merged.parameters[at]}.",
+            "sample this batch again, longer or with another parametrisation"
+            f"{or_drop(merged, label)}.",
+        )
+
+
+def find_few_effective(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches with few effective draws."""
+    if not evidence.has_draws:
+        return
+    merged = evidence.merged
+    least = np.fmin(evidence.values("ess_bulk"), evidence.values("ess_tail"))
+    least = np.where(np.isnan(least) | evidence.is_broken[:, None], np.inf, least)
+    for position in worst_first(-least.min(axis=1), -FEW_EFFECTIVE):
+        label, at = merged.labels[position], int(np.argmin(least[position]))
+        yield Finding(
+            "few effective draws",
+            (label,),
+            f"{label} has only {least[position, at]:.0f} effective draws of "
+            f"{merged.parameters[at]}.",
+            f"draw at least {FEW_EFFECTIVE} effective draws of every parameter in this batch.",
+        )
+
+
+def find_divergences(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches with divergent transitions, all in one."""
+    if "divergences" not in evidence.statistics:
+        return
+    labels, counts = evidence.merged.labels, evidence.values("divergences")
+    if worst := worst_first(counts, 0):
+        listed = brief([f"{labels[position]} ({int(counts[position])})" for position in worst])
+        yield Finding(
+            "divergences",
+            tuple(labels[position] for position in worst),
+            f"divergent transitions in {listed}: the sampler missed part of these sub-posteriors.",
+            "sample them again with a larger target_accept, or another parametrisation.",
+        )
+
+
+def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches whose means are further from the others than chance allows."""
+    merged = evidence.merged
+    broken = set(np.flatnonzero(evidence.is_broken).tolist())
+    disagreement = name_disagreeing(merged.batch_moments, merged.sampled_powers, broken)
+    for position in disagreement.named:
+        yield _disagrees(merged, position)
+    least = min(disagreement.rest_pvalue, float(disagreement.parameter_pvalue.min()))
+    if disagreement.worst or least < DISAGREE_ALL:
+        yield _disagree_as_a_whole(merged, disagreement, least)
+
+
+def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: float) -> Finding:
+    pvalues = disagreement.parameter_pvalue
+    worst = np.argsort(pvalues)[: int((pvalues < 0.01).sum())]
+    where = f", most in {brief(merged.parameters[worst].tolist())}" if worst.size else ""
+    signs = []
+    if least < DISAGREE_ALL:
+        signs.append(f"p = {least:.1g}" + (", without those named" if disagreement.named else ""))
+    if disagreement.worst:
+        furthest = brief([merged.labels[position] for position in disagreement.worst])
+        signs.append(f"many batches are off, furthest {furthest}")
+    return Finding(
+        "disagree",
+        (),
+        f"the batches disagree as a whole{where} ({'; '.join(signs)}). Sorted data, drift, or a "
+        "misspecified model are the usual causes; the merged posterior may stand for none of the "
+        "batches.",
+        "shuffle the rows before splitting (partition does); if they were, the model does not "
+        "describe all rows alike: extend it, for instance with a hierarchy over their groups.",
+    )
+
+
+def _disagrees(merged: Merged, position: int) -> Finding:
+    label, maps = merged.labels[position], merged.maps
+    means, spread = maps["mean"].values, np.sqrt(np.einsum("bii->bi", maps["covariance"].values))
+    away = (means[position] - np.median(means, axis=0)) / np.median(spread, axis=0)
+    worst = int(np.argmax(np.abs(away)))
+    side = "above" if away[worst] > 0 else "below"
+    return Finding(
+        "disagrees",
+        (label,),
+        f"{label} disagrees with the other batches, most in {merged.parameters[worst]}: its "
+        f"mean is {abs(away[worst]):.1f} typical batch sds {side} the median batch's.",
+        "look at plot_shift(merged) and at this batch's data. If rows were not shuffled before "
+        "splitting, shuffle them; if the batch itself is at fault, sample it again"
+        f"{or_drop(merged, label)}.",
+    )
+
+
+def find_bimodal(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches with two modes; where most have them, the posterior itself does."""
+    if not evidence.has_draws:
+        return
+    merged, valley = evidence.merged, evidence.values("valley")
+    deep = (valley > VALLEY) & ~evidence.is_broken[:, None]
+    common = 2 * deep.sum(axis=0) > len(deep)
+    own = deep & ~common
+    for position in worst_first(np.where(own, valley, 0.0).max(axis=1), VALLEY):
+        label, where = merged.labels[position], merged.parameters[own[position]]
+        yield Finding(
+            "bimodal",
+            (label,),
+            f"{label} has two modes in {brief(where)}, most other batches one.",
+            "look at plot_batches(merged); use larger batches, or sample this one again"
+            f"{or_drop(merged, label)}.",
+        )
+    if common.any():
+        yield Finding(
+            "bimodal",
+            (),
+            f"{brief(merged.parameters[common])} has two modes in most batches: an affine map of "
+            "the draws moves both modes together and cannot mend how they are weighted.",
+            "check whether the modes are labels that switch (order them), and use larger batches.",
+        )
+
+
+def find_wide(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches that know much less than the others."""
+    merged = evidence.merged
+    width = np.where(evidence.is_broken[:, None], 0.0, widths(merged.maps))
+    for position in worst_first(width.max(axis=1), WIDE):
+        label, at = merged.labels[position], int(np.argmax(width[position]))
+        yield Finding(
+            "wide",
+            (label,),
+            f"{label} is {width[position, at]:.3g} times as wide as the median batch in "
+            f"{merged.parameters[at]}: it holds little about it, or its chains wandered off.",
+            "stratify the split so that every batch has such rows, or use fewer, larger batches.",
+        )
+
+
+def find_shape(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches whose mapped marginals have another shape than the others'."""
+    if not evidence.has_draws:
+        return
+    merged = evidence.merged
+    shape, noise = evidence.values("shape"), evidence.values("shape_noise")
+    beyond = np.where(evidence.is_broken[:, None], 0.0, np.nan_to_num(shape - 2 * noise))
+    for position in worst_first(beyond.max(axis=1), SHAPE):
+        label, at = merged.labels[position], int(np.argmax(beyond[position]))
+        yield Finding(
+            "shape differs",
+            (label,),
+            f"{label} differs in shape from the other batches, most in {merged.parameters[at]}: "
+            f"{shape[position, at]:.2f} of its mass lies elsewhere ({noise[position, at]:.2f} by "
+            "chance).",
+            "look at plot_batches(merged); use larger batches, or a transform that makes the "
+            "sub-posteriors closer to Gaussian.",
+        )
+
+
+def find_alone(evidence: Evidence) -> Iterator[Finding]:
+    """Find batches that nearly alone determine some direction of the merged posterior.
+
+    The share of batch b in the precision along an eigenvector of ``L' V_b L`` is ``1 / (p_b w)``.
+    """
+    merged = evidence.merged
+    if len(merged.labels) == 1:
+        return
+    shares = evidence.values("eigenvalue_max") ** 2 / merged.maps["power"].values
+    for position in worst_first(np.where(evidence.is_broken, 0.0, shares), ALONE):
+        label, share = merged.labels[position], min(shares[position], 1.0)
+        yield Finding(
+            "decides alone",
+            (label,),
+            f"{label} decides some direction of the merged posterior nearly alone "
+            f"({100 * share:.0f}% of its precision): no other batch can check it.",
+            "shuffle the rows before splitting, or stratify the split so that every batch has rows "
+            "about every parameter.",
+        )
+
+
+# Of a batch that these name, nothing more needs to be said.
+FIND_BROKEN: tuple[Finder, ...] = (find_stuck, find_unconverged)
+FIND_ODD: tuple[Finder, ...] = (
+    find_disagreeing,
+    find_bimodal,
+    find_shape,
+    find_wide,
+    find_alone,
+    find_divergences,
+    find_few_effective,
+)
