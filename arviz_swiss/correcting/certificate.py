@@ -48,15 +48,6 @@ class Weighed(NamedTuple):
     overlap_error: float
 
 
-class Shifts(NamedTuple):
-    """Moments by the weights, and how far they are from those of the draws as they are, in sds."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    mean_shift: np.ndarray
-    sd_shift: np.ndarray
-
-
 class Evidence(NamedTuple):
     """All that the verdict is about.
 
@@ -135,7 +126,7 @@ def _dataset(
         "batch_width": ("batch_label", provenance.widths),
         "effective_size": ((), evidence.effective),
         "weighed": ((), evidence.weighed),
-        **{name: ("parameter", values) for name, values in shifts._asdict().items()},
+        **{name: ("parameter", values) for name, values in shifts.items()},
         "mahalanobis_shift": ((), change.shift),
         "mahalanobis_error": ((), change.shift_error),
         "covariance_change": ((), change.stretch),
@@ -212,12 +203,14 @@ def _provenance(
     return examine(batches, ~edge)
 
 
-def _shifts(values: np.ndarray, log_weights: np.ndarray) -> Shifts:
+def _shifts(values: np.ndarray, log_weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Return moments by the weights, and how far they are from those of the draws, in sds."""
     equal = np.full(len(values), 1 / len(values))
     mean, sd = weights.weighted_moments(values, np.exp(log_weights))
     plain_mean, plain_sd = weights.weighted_moments(values, equal)
     unit = np.where(plain_sd > 0, plain_sd, 1.0)
-    return Shifts(mean, sd, (mean - plain_mean) / unit, (sd - plain_sd) / unit)
+    shifts = {"mean_shift": (mean - plain_mean) / unit, "sd_shift": (sd - plain_sd) / unit}
+    return {"mean": mean, "sd": sd, **shifts}
 
 
 def judge(evidence: Evidence) -> Verdict:

@@ -13,6 +13,10 @@ from arviz_swiss.parallel.progress import Bar
 
 # A density of n values holds several (points, n) arrays.
 POINTS_AT_ONCE, VALUES_AT_ONCE = 100, 2 * 10**7
+OUTSIDE = (
+    "A parameter outside its support is the usual cause: merge it in unconstrained space, with "
+    "transforms= or model=."
+)
 
 
 class Request(NamedTuple):
@@ -123,8 +127,7 @@ def answer(task: Task) -> list[np.ndarray] | None:
     """Evaluate one density; None if this process does not have it and was not sent it."""
     if task.session not in _kept:
         # workers outlive the sessions of their callers: only the newest keeps its data
-        for session in list(_kept):
-            _kept.pop(session, None)
+        _kept.clear()
         _kept[task.session] = {}
     mine = _kept[task.session]
     if task.label not in mine:
@@ -160,8 +163,7 @@ def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:
         wrong = points[~np.isfinite(values).reshape(len(points), -1).all(axis=1)][0]
         raise NotFinite(
             f'batch "{label}": {request.method} gave NaN or +inf at {np.round(wrong, 4).tolist()}. '
-            "A parameter outside its support is the usual cause: merge it in unconstrained space, "
-            "with transforms= or model=."
+            f"{OUTSIDE}"
         )
     return values
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arviz_swiss.correcting.evaluation import Evaluate, NotFinite, OutOfBounds, Request
+from arviz_swiss.correcting.evaluation import OUTSIDE, Evaluate, NotFinite, OutOfBounds, Request
 from arviz_swiss.correcting.provenance import edges
 
 # Points at which priors are compared.
@@ -23,11 +23,7 @@ def full_score(scores: Scores) -> np.ndarray:
     """Return the gradient of one prior and all likelihoods."""
     full = scores.prior + sum(scores.likelihoods.values())
     if not np.isfinite(full).all():
-        raise NotFinite(
-            "the full posterior's gradient is not finite at some points: a parameter outside its "
-            "support is the usual cause. Merge it in unconstrained space, with transforms= or "
-            "model=."
-        )
+        raise NotFinite(f"the full posterior's gradient is not finite at some points. {OUTSIDE}")
     return full
 
 

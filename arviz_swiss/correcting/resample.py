@@ -75,20 +75,17 @@ def resample(
     --------
     >>> import numpy as np
     >>> import arviz_swiss as az_swiss
-    >>> class Known:
-    ...     def __init__(self, centre):
-    ...         self.centre = centre
-    ...     def log_prior(self, x):
-    ...         return np.zeros(len(x))
-    ...     def log_likelihood(self, x):
-    ...         return -0.5 * (x[:, 0] - self.centre) ** 2
-    ...     def grad_log_prior(self, x):
-    ...         return np.zeros_like(x)
-    ...     def grad_log_likelihood(self, x):
-    ...         return self.centre - x
-    >>> rng = np.random.default_rng(1)
-    >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
-    >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
+    >>> from types import SimpleNamespace
+    >>> def normal(centre):
+    ...     return SimpleNamespace(
+    ...         log_prior=lambda x: np.zeros(len(x)),
+    ...         log_likelihood=lambda x: -0.5 * (x[:, 0] - centre) ** 2,
+    ...         grad_log_prior=np.zeros_like,
+    ...         grad_log_likelihood=lambda x: centre - x,
+    ...     )
+    >>> rng, centres = np.random.default_rng(1), (-1.0, 1.0)
+    >>> densities = [normal(centre) for centre in centres]
+    >>> batches = [{"mu": rng.normal(centre, 2**-0.5, size=(4, 500))} for centre in centres]
     >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> weighed = az_swiss.certify(merged, densities, draws=4000, progressbar=False)
     >>> dict(az_swiss.resample(weighed, draws=1000, random_seed=1)["posterior"].sizes)
