@@ -1,15 +1,18 @@
-"""Whether the densities given are those of the batches: each of its own rows, all rows once."""
+"""Whether densities are of the rows that were merged: each of its batch's own, all of them once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from arviz_swiss.data import schema
+from arviz_swiss.merging.labels import named
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.models import is_model, observed_values
 from arviz_swiss.merging.origin import summary
+
+Observed = Mapping[str, np.ndarray]
 
 
 def check_shared(opened: Merged) -> None:
@@ -27,112 +30,157 @@ def check_shared(opened: Merged) -> None:
         )
 
 
-def check_rows(densities: Mapping[str, Any], opened: Merged) -> None:
-    """Refuse one density for several batches, and PyMC models of other rows than the batches'.
-
-    Parameters
-    ----------
-    densities : mapping of label to density
-        In the order of the batches.
-    opened : Merged
-    """
-    _check_distinct(densities, opened)
-    if not all(is_model(density) for density in densities.values()):
-        return
-    observed = {label: observed_values(model) for label, model in densities.items()}
-    if "observed_summary" in opened.maps:
-        _check_observed(observed, opened.maps["observed_summary"], opened)
-    elif "size" in opened.maps:
-        _check_sizes(observed, opened.maps["size"].values, opened)
-
-
-def advice(opened: Merged) -> str:
-    """Say how to make the densities of the batches' own rows."""
-    count, seed = len(opened.labels), opened.draws.attrs.get(schema.RANDOM_SEED, "...")
+def advice(opened: Merged, is_built: bool = False) -> str:
+    """Say how to give the densities of the batches' own rows; otherwise than by building them."""
+    if is_built:
+        return "Pass the function and the data of sample_batches: one of them differs."
+    each = "one density for each batch, of the rows that it was sampled with"
+    if schema.RANDOM_SEED not in opened.attrs:
+        return f"Pass {each}; to refine, one density of all rows will do."
     return (
-        "Pass one density for each batch, of the rows that it was sampled with, such as models = "
-        f"[build(data[rows]) for rows in partition(data, {count}, random_seed={seed})], with the "
-        "groups= or stratify= of sample_batches, if any (a DataFrame: data.iloc[rows]; a dict: "
-        "{k: v[rows] for k, v in data.items()})."
+        "Pass build=build, data=data, the function and the data of sample_batches (and its groups= "
+        f"or stratify=, if these were no names of columns), or {each}; to refine, one density of "
+        "all rows will do."
     )
 
 
-def _check_distinct(densities: Mapping[str, Any], opened: Merged) -> None:
+def check_rows(densities: Mapping[str, Any], opened: Merged, remedy: str) -> None:
+    """Refuse one density for several batches, and PyMC models of other rows than their batches'."""
+    _check_distinct(densities, remedy)
+    observed = _observed(densities)
+    if not observed:
+        return
+    if "observed_summary" in opened.maps:
+        _check_observed(observed, opened.maps["observed_summary"], opened.labels, remedy)
+    elif "size" in opened.maps:
+        _check_sizes(observed, opened.maps["size"].values, remedy)
+
+
+def check_union(densities: Mapping[str, Any], opened: Merged) -> bool:
+    """Refuse densities that together have other rows than the batches; tell if that can be seen."""
+    _check_distinct(densities, advice(opened))
+    observed = _observed(densities)
+    if names := _recorded_names(observed, opened.maps.get("observed_summary")):
+        for name in names:
+            expected = _pooled(_by_batch(opened.maps["observed_summary"], name))
+            found = _pooled(np.array([summary(values[name]) for values in observed]))
+            if not _same(found, expected):
+                raise _other_rows(_words(found), _words(expected), name, opened)
+        return True
+    names = _common_names(observed)
+    if not names or "size" not in opened.maps:
+        return False
+    rows = {name: sum(len(np.atleast_1d(o[name])) for o in observed) for name in names}
+    total = int(opened.maps["size"].sum())
+    if total not in rows.values():
+        raise _other_rows(f"{rows[names[0]]} rows", f"{total} rows", names[0], opened)
+    return True
+
+
+def _other_rows(found: str, expected: str, name: str, opened: Merged) -> ValueError:
+    return ValueError(
+        f"the densities together observe {found} for {name}, the batches were sampled with "
+        f"{expected}: every row must count once. Pass densities that hold all rows, such as one "
+        f"model of all the data. Or: {advice(opened)}"
+    )
+
+
+def _observed(densities: Mapping[str, Any]) -> list[Observed]:
+    """Return the observed values of each density; nothing unless all are PyMC models."""
+    if not all(is_model(density) for density in densities.values()):
+        return []
+    return [observed_values(model) for model in densities.values()]
+
+
+def _common_names(observed: Sequence[Observed]) -> list[str]:
+    return [name for name in observed[0] if all(name in o for o in observed)] if observed else []
+
+
+def _recorded_names(observed: Sequence[Observed], recorded: xr.DataArray | None) -> list[str]:
+    """Return the variables that all densities observe, and whose values the batches recorded."""
+    if recorded is None:
+        return []
+    known = recorded["observed_variable"].values.astype(str).tolist()
+    return [name for name in _common_names(observed) if name in known]
+
+
+def _by_batch(recorded: xr.DataArray, name: str) -> np.ndarray:
+    return recorded.sel(observed_variable=name).transpose("batch", "statistic").values
+
+
+def _check_distinct(densities: Mapping[str, Any], remedy: str) -> None:
     owners: dict[int, list[str]] = {}
     for label, density in densities.items():
-        owners.setdefault(id(density), []).append(label)
+        owners.setdefault(id(density), []).append(f'"{label}"')
     for labels in owners.values():
         if len(labels) > 1:
-            named = ", ".join(f'"{label}"' for label in labels)
             raise ValueError(
-                f"the same density is given for batches {named}. The full posterior is the product "
-                "of all likelihoods, so the same rows would count several times. "
-                f"{advice(opened)}"
+                f"the same density is given for batches {', '.join(labels)}. The full posterior is "
+                f"the product of all likelihoods, so the same rows would count several times. "
+                f"{remedy}"
             )
 
 
 def _check_observed(
-    observed: Mapping[str, Mapping[str, np.ndarray]], recorded: xr.DataArray, opened: Merged
+    observed: Sequence[Observed], recorded: xr.DataArray, labels: Sequence[str], remedy: str
 ) -> None:
     """Refuse models whose observed values are not those recorded of their batches."""
-    for name in recorded["observed_variable"].values.astype(str).tolist():
-        if not all(name in values for values in observed.values()):
+    for name in _recorded_names(observed, recorded):
+        expected = _by_batch(recorded, name)
+        found = np.array([summary(values[name]) for values in observed])
+        same = [_same(own, other) for own, other in zip(found, expected, strict=True)]
+        if all(same):
             continue
-        expected = recorded.sel(observed_variable=name).transpose("batch", "statistic").values
-        found = np.array([summary(values[name]) for values in observed.values()])
-        wrong = [not _same(one, other) for one, other in zip(found, expected, strict=True)]
-        if not any(wrong):
-            continue
-        if _hold_all(found[:, 0], expected[:, 0]):
-            _refuse_all_data(found[0, 0], name, expected[:, 0], opened)
-        position = wrong.index(True)
-        others = [i for i, other in enumerate(expected) if _same(found[position], other)]
-        order = ""
-        if others:
+        _check_not_all(found[:, 0], expected[:, 0], name, remedy)
+        position = same.index(False)
+        own, batch = found[position], expected[position]
+        order, recoded = "", ""
+        if others := [i for i, other in enumerate(expected) if _same(own, other)]:
             order = (
-                f' They are those of batch "{opened.labels[others[0]]}": densities come in the '
-                "order of the batches, or as a mapping by batch label."
+                f' They are those of batch "{labels[others[0]]}": densities come in the order of '
+                "the batches, or as a mapping by batch label."
             )
-        recoded = ""
-        if found[position, 0] == expected[position, 0]:
+        if own[0] == batch[0]:
             recoded = (
                 " If the model codes the same rows in another way, name its observed variable "
                 "otherwise: it is then not compared, and certify tells."
             )
         raise ValueError(
-            f'batch {position} ("{opened.labels[position]}"): the model observes '
-            f"{_words(found[position])} for {name}, the batch was sampled with "
-            f"{_words(expected[position])}.{order} {advice(opened)}{recoded}"
+            f"{named(labels, position)}: the model observes {_words(own)} for {name}, the batch "
+            f"was sampled with {_words(batch)}.{order} {remedy}{recoded}"
         )
 
 
-def _check_sizes(
-    observed: Mapping[str, Mapping[str, np.ndarray]], sizes: np.ndarray, opened: Merged
-) -> None:
+def _check_sizes(observed: Sequence[Observed], sizes: np.ndarray, remedy: str) -> None:
     """Refuse models that all have as many rows as all batches together.
 
     Other numbers say nothing: a model may observe more or less than one value a row of the data.
     """
-    for name in next(iter(observed.values())):
-        if all(name in values for values in observed.values()):
-            rows = np.array([len(np.atleast_1d(values[name])) for values in observed.values()])
-            if _hold_all(rows, sizes):
-                _refuse_all_data(rows[0], name, sizes, opened)
+    for name in _common_names(observed):
+        rows = np.array([len(np.atleast_1d(values[name])) for values in observed])
+        _check_not_all(rows, sizes, name, remedy)
 
 
-def _hold_all(found: np.ndarray, expected: np.ndarray) -> bool:
-    return len(found) > 1 and bool(np.all(found == expected.sum()))
-
-
-def _refuse_all_data(found: float, name: str, expected: np.ndarray, opened: Merged) -> None:
-    sizes = f"{expected.min():.0f}"
-    if expected.min() < expected.max():
-        sizes += f" to {expected.max():.0f}"
+def _check_not_all(rows: np.ndarray, sizes: np.ndarray, name: str, remedy: str) -> None:
+    """Refuse models that all hold the data of all batches."""
+    if len(rows) == 1 or not np.all(rows == sizes.sum()):
+        return
+    span = f"{sizes.min():.0f}"
+    if sizes.min() < sizes.max():
+        span += f" to {sizes.max():.0f}"
     raise ValueError(
-        f"the model of every batch holds the data of all batches: {found:.0f} values of {name}, "
-        f"where the batches were sampled with {sizes}. All data would count {len(expected)} times. "
-        f"{advice(opened)}"
+        f"the model of every batch holds the data of all batches: {rows[0]:.0f} values of {name}, "
+        f"where the batches were sampled with {span}. All data would count {len(sizes)} times. "
+        f"{remedy}"
     )
+
+
+def _pooled(summaries: np.ndarray) -> np.ndarray:
+    """Return count, mean and sd of all values from those of their parts."""
+    counts, means, sds = summaries.T
+    shares = counts / max(counts.sum(), 1.0)
+    mean = shares @ means
+    return np.array([counts.sum(), mean, np.sqrt(shares @ (sds**2 + (means - mean) ** 2))])
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -1,7 +1,7 @@
 """The certificate of a merge: weights of its draws against the full posterior, and a verdict."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from arviz_swiss.base import weights
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.correcting.densities import Densities
+from arviz_swiss.correcting.full_posterior import LogDensities
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.layout import flatten
@@ -49,15 +49,6 @@ class Weighed(NamedTuple):
     overlap_error: float
 
 
-class Shifts(NamedTuple):
-    """Moments by the weights, and how far they are from those of the draws as they are, in sds."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    mean_shift: np.ndarray
-    sd_shift: np.ndarray
-
-
 class Evidence(NamedTuple):
     """All that the verdict is about.
 
@@ -82,76 +73,73 @@ class Evidence(NamedTuple):
 
 
 def build_certificate(
-    opened: Merged, thinned: Thinned, found: Densities, rng: np.random.Generator
+    opened: Merged, thinned: Thinned, logs: LogDensities, rng: np.random.Generator
 ) -> xr.Dataset:
-    """Return the group `swiss_certificate`.
-
-    Parameters
-    ----------
-    opened : Merged
-    thinned : Thinned
-        The draws that are weighed.
-    found : Densities
-        There.
-    rng : Generator
-        For the noise of what the weights change.
-    """
-    weighed = _weigh(thinned, found)
-    edge = _edges(opened, thinned, found)
-    provenance = _provenance(opened, thinned, found, edge)
-    flat = flatten(opened.draws[opened.layout.names].isel(draw=thinned.draws))
-    shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
-    whitened = thinned.merged @ opened.present_moments.factor
-    change = weights.change_by(whitened, np.exp(weighed.log_weights), rng)
-    mean_error, sd_error = _sampling_errors(opened) if opened.refinement.is_refined else (0.0, 0.0)
-    change = change._replace(
-        shift_error=float(np.hypot(change.shift_error, mean_error)),
-        stretch_error=float(np.hypot(change.stretch_error, sd_error)),
+    """Return the group `swiss_certificate`; `rng` is for the noise of what the weights change."""
+    weighed = _weigh(thinned, logs)
+    edge = _edges(opened, thinned, logs)
+    provenance = _provenance(opened, thinned, logs, edge)
+    refinement = opened.refinement
+    errors = _sampling_errors(opened) if refinement.is_refined else (0.0, 0.0)
+    change = weights.change_by(
+        thinned.merged @ opened.present_moments.factor, np.exp(weighed.log_weights), rng
     )
-    parameters = opened.parameters
-    effective = weights.effective_size(weighed.log_weights)
-    shape = (opened.sizes[0], thinned.draws.size)
-    data = {
+    change = change._replace(
+        shift_error=float(np.hypot(change.shift_error, errors[0])),
+        stretch_error=float(np.hypot(change.stretch_error, errors[1])),
+    )
+    evidence = Evidence(
+        khat=weighed.khat,
+        effective=weights.effective_size(weighed.log_weights),
+        weighed=weighed.ratios.size,
+        draws=int(np.prod(opened.sizes)),
+        change=change,
+        sampling_error=max(errors),
+        overlap_error=weighed.overlap_error,
+        doubt=provenance.doubt,
+        bounded=opened.parameters[edge].tolist(),
+        refined=refinement.is_refined,
+        undone=bool(refinement.undone),
+        method=opened.method,
+    )
+    dataset = _dataset(opened, thinned, weighed, provenance, evidence)
+    return dataset.assign_attrs(judge(evidence)._asdict())
+
+
+def _dataset(
+    opened: Merged,
+    thinned: Thinned,
+    weighed: Weighed,
+    provenance: Provenance,
+    evidence: Evidence,
+) -> xr.Dataset:
+    """Return the variables of the certificate, each with its meaning."""
+    picked = opened.draws.isel(draw=thinned.draws)
+    flat = flatten(picked[opened.layout.names])
+    shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
+    shape, change = (opened.sizes[0], thinned.draws.size), evidence.change
+    columns: dict[str, tuple[Any, Any]] = {
         "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
         "log_ratio": (containers.SAMPLE_DIMS, weighed.ratios.reshape(shape)),
         "khat": ((), weighed.khat),
         "batch_khat": ("batch_label", weighed.batch_khat),
         "batch_offset": ("batch_label", provenance.offsets),
         "batch_width": ("batch_label", provenance.widths),
-        "effective_size": ((), effective),
-        "weighed": ((), weighed.ratios.size),
-        **{name: ("parameter", values) for name, values in shifts._asdict().items()},
+        "effective_size": ((), evidence.effective),
+        "weighed": ((), evidence.weighed),
+        **{name: ("parameter", values) for name, values in shifts.items()},
         "mahalanobis_shift": ((), change.shift),
         "mahalanobis_error": ((), change.shift_error),
         "covariance_change": ((), change.stretch),
         "covariance_error": ((), change.stretch_error),
         "overlap_error": ((), weighed.overlap_error),
     }
-    picked = opened.draws.isel(draw=thinned.draws)
-    coords = {name: picked[name].variable for name in ("chain", "draw", "batch")}
+    meanings = schema.VARIABLES[schema.CERTIFICATE]
+    coords: dict[str, Any] = {name: picked[name].variable for name in ("chain", "draw", "batch")}
     coords |= {"batch_label": np.array(opened.labels), "parameter": flat["parameter"].values}
-    dataset = xr.Dataset(
-        {
-            k: (dims, v, {"description": schema.VARIABLES[schema.CERTIFICATE][k]})
-            for k, (dims, v) in data.items()
-        },
-        coords=coords,
+    return xr.Dataset(
+        {k: (dims, v, {"description": meanings[k]}) for k, (dims, v) in columns.items()}, coords
     )
-    evidence = Evidence(
-        weighed.khat,
-        effective,
-        weighed.ratios.size,
-        int(np.prod(opened.sizes)),
-        change,
-        max(mean_error, sd_error),
-        weighed.overlap_error,
-        provenance.doubt,
-        parameters[edge].tolist(),
-        opened.refinement.is_refined,
-        bool(opened.refinement.undone),
-        opened.method,
-    )
-    return dataset.assign_attrs(judge(evidence)._asdict())
 
 
 def _sampling_errors(opened: Merged) -> tuple[float, float]:
@@ -161,44 +149,45 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     are made of, were moved by the moments of draws: by the errors of these the weights shift the
     draws, though they are right. Without `refine`, the errors are those of the merge itself.
     """
-    length, count = opened.sizes[1], opened.free.size
-    sizes = 0.0
-    for label in opened.labels:
-        own = np.flatnonzero(opened.owners == label)
-        rows = opened.rows(own).reshape(own.size, length, count)
-        sizes += float(np.median(effective_sizes(rows)))
-    of_squares = opened.groups.get(schema.DIAGNOSTICS, {}).get("effective_size")
-    squares = sizes if of_squares is None else float(of_squares.sum())
-    return np.sqrt(count / sizes), np.sqrt(count / squares)
+    size = sum(
+        float(np.median(effective_sizes(opened.after(position))))
+        for position in range(len(opened.labels))
+    )
+    squares = size
+    if schema.DIAGNOSTICS in opened.groups:
+        squares = float(opened.diagnostics["effective_size"].sum())
+    return np.sqrt(opened.free.size / size), np.sqrt(opened.free.size / squares)
 
 
-def _weigh(thinned: Thinned, found: Densities) -> Weighed:
-    mixture = weights.mixture_of(found.batches, thinned.owners)
-    ratios = found.full - mixture.log_density
+def _weigh(thinned: Thinned, logs: LogDensities) -> Weighed:
+    mixture = weights.mixture_of(logs.batches, thinned.owners)
+    ratios = logs.full - mixture.log_density
     if np.isfinite(ratios).any():
         ratios -= logsumexp(ratios) - np.log(ratios.size)
     by_batch = []
-    for position, own in enumerate(found.batches):
+    for position, own in enumerate(logs.batches):
         mine = thinned.owners == position
         enough = mine.sum() >= FEWEST
         # elsewhere both may be minus infinity
-        alone = found.full[mine] - own[mine]
+        alone = logs.full[mine] - own[mine]
         by_batch.append(statistics.pareto_smoothed(alone)[1] if enough else np.nan)
     log_weights, khat = statistics.pareto_smoothed(ratios)
     error = weights.mixture_error(mixture, np.exp(log_weights))
     return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
 
 
-def _edges(opened: Merged, thinned: Thinned, found: Densities) -> np.ndarray:
+def _edges(opened: Merged, thinned: Thinned, logs: LogDensities) -> np.ndarray:
     """Return which parameters have an edge that draws were moved over."""
     by_batch = [
         edges(thinned.original[label], own)
-        for label, own in zip(opened.labels, found.batches, strict=True)
+        for label, own in zip(opened.labels, logs.batches, strict=True)
     ]
-    return np.any([edges(thinned.merged, found.full), *by_batch], axis=0)
+    return np.any([edges(thinned.merged, logs.full), *by_batch], axis=0)
 
 
-def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.ndarray) -> Provenance:
+def _provenance(
+    opened: Merged, thinned: Thinned, logs: LogDensities, edge: np.ndarray
+) -> Provenance:
     batches = []
     for position, label in enumerate(opened.labels):
         original = thinned.original[label]
@@ -208,19 +197,21 @@ def _provenance(opened: Merged, thinned: Thinned, found: Densities, edge: np.nda
             Own(
                 label,
                 original[mine].reshape(shape),
-                found.scores[position].reshape(shape),
+                logs.scores[position].reshape(shape),
                 opened.maps["covariance"].isel(batch=position).values,
             )
         )
     return examine(batches, ~edge)
 
 
-def _shifts(values: np.ndarray, log_weights: np.ndarray) -> Shifts:
+def _shifts(values: np.ndarray, log_weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Return moments by the weights, and how far they are from those of the draws, in sds."""
     equal = np.full(len(values), 1 / len(values))
     mean, sd = weights.weighted_moments(values, np.exp(log_weights))
     plain_mean, plain_sd = weights.weighted_moments(values, equal)
     unit = np.where(plain_sd > 0, plain_sd, 1.0)
-    return Shifts(mean, sd, (mean - plain_mean) / unit, (sd - plain_sd) / unit)
+    shifts = {"mean_shift": (mean - plain_mean) / unit, "sd_shift": (sd - plain_sd) / unit}
+    return {"mean": mean, "sd": sd, **shifts}
 
 
 def judge(evidence: Evidence) -> Verdict:

@@ -1,22 +1,21 @@
 """certify(): weigh merged draws against the full posterior."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from arviz_swiss.base import weights
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import check_rows, check_shared
+from arviz_swiss.correcting.belonging import check_shared
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
-from arviz_swiss.correcting.densities import (
-    evaluating,
-    log_densities,
-    match_densities,
-)
-from arviz_swiss.correcting.refine import space_for_models
+from arviz_swiss.correcting.densities import Source, batch_densities, space_for_models
+from arviz_swiss.correcting.evaluation import evaluating
+from arviz_swiss.correcting.full_posterior import log_densities
 from arviz_swiss.data import containers, schema
+from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
@@ -25,15 +24,19 @@ from arviz_swiss.parallel.progress import progress
 
 
 def certify(
-    merged: Any,
-    densities: Sequence[Any] | Mapping[str, Any],
+    merged: Container | str | PathLike,
+    densities: Any = None,
     *,
+    build: Callable[[Any], Any] | None = None,
+    data: Any = None,
+    groups: Any = None,
+    stratify: Any = None,
     draws: int = 1000,
     executor: Any = None,
     random_seed: int | np.random.Generator | None = None,
     group: str = "posterior",
     progressbar: bool = True,
-) -> Any:
+) -> Container:
     r"""Say how far a merge can be trusted: weigh its draws against the full posterior.
 
     Merged draws come from the batches' densities through known maps, so their importance weights
@@ -42,10 +45,13 @@ def certify(
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
+    merged : InferenceData or DataTree, or the path of its file
         As `merge` or `refine` returned it, by a method that moves the batches' draws.
     densities : sequence, or mapping of batch label to density
-        As `refine` takes them.
+        One a batch, as `refine` takes them: merged draws are weighed by what each batch was sampled
+        from, which a density of all the data does not tell.
+    build, data, groups, stratify : optional
+        Instead of `densities`, as in `refine`.
     draws : int, default 1000
         About how many merged draws to weigh, spread evenly over all chains.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
@@ -80,9 +86,10 @@ def certify(
     ValueError
         When draws were newly made (their density is not known), the batches have latent variables
         of their own, their priors differ, a density is not finite or of other rows than its
-        batch's, or several batches have the same one.
+        batch's, several batches have the same one, or `data` are not those that were divided.
     TypeError
-        When a density lacks methods.
+        When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
+        both.
 
     Warns
     -----
@@ -126,20 +133,17 @@ def certify(
     --------
     >>> import numpy as np
     >>> import arviz_swiss as az_swiss
-    >>> class Known:
-    ...     def __init__(self, centre):
-    ...         self.centre = centre
-    ...     def log_prior(self, x):
-    ...         return np.zeros(len(x))
-    ...     def log_likelihood(self, x):
-    ...         return -0.5 * (x[:, 0] - self.centre) ** 2
-    ...     def grad_log_prior(self, x):
-    ...         return np.zeros_like(x)
-    ...     def grad_log_likelihood(self, x):
-    ...         return self.centre - x
-    >>> rng = np.random.default_rng(1)
-    >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
-    >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
+    >>> from types import SimpleNamespace
+    >>> def normal(centre):
+    ...     return SimpleNamespace(
+    ...         log_prior=lambda x: np.zeros(len(x)),
+    ...         log_likelihood=lambda x: -0.5 * (x[:, 0] - centre) ** 2,
+    ...         grad_log_prior=np.zeros_like,
+    ...         grad_log_likelihood=lambda x: centre - x,
+    ...     )
+    >>> rng, centres = np.random.default_rng(1), (-1.0, 1.0)
+    >>> densities = [normal(centre) for centre in centres]
+    >>> batches = [{"mu": rng.normal(centre, 2**-0.5, size=(4, 500))} for centre in centres]
     >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> certified = az_swiss.certify(merged, densities, random_seed=1, progressbar=False)
     >>> certified["swiss_certificate"].attrs["status"]
@@ -150,38 +154,28 @@ def certify(
     opened.require_moved(
         'their density is not known, so they cannot be certified. Merge with method="swiss".'
     )
-    _check_all_batches(opened)
     if not isinstance(draws, int | np.integer) or draws < FEWEST:
         raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
-    matched = match_densities(densities, opened.labels, opened.kind)
+    matched = batch_densities(opened, Source(densities, build, data, groups, stratify))
     rng = generator(random_seed)
     thinned = _thin(opened, draws, rng)
     both = (opened.maps[name].values.tolist() for name in ("power", "prior_power"))
     powers = dict(zip(opened.labels, zip(*both, strict=True), strict=True))
     _check_potentials(matched, powers)
-    check_rows(matched, opened)
     with (
         progress(len(matched), "Certifying", progressbar) as advance,
         evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
     ):
-        found = log_densities(
+        logs = log_densities(
             evaluate, opened.labels, thinned.merged, thinned.original, thinned.owners, powers
         )
-    _check_own(opened.labels, found.batches, thinned.owners)
-    certificate = build_certificate(opened, thinned, found, rng)
-    groups = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
-    record = read_certificate(groups)
-    if not record.is_certified:
+    _check_own(opened.labels, logs.batches, thinned.owners)
+    certificate = build_certificate(opened, thinned, logs, rng)
+    result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
+    record = read_certificate(result)
+    if record is not None and not record.is_certified:
         warnings.warn(record.describe(), MergeWarning, stacklevel=2)
-    return containers.build(groups, opened.container, containers.root_attrs(merged))
-
-
-def _check_all_batches(opened: Merged) -> None:
-    if gone := [label for label in opened.labels if label not in opened.owners]:
-        raise ValueError(
-            f"no chain of batch {', '.join(gone)} is left. Certify the merged object first, and "
-            "select chains afterwards."
-        )
+    return containers.build(result, opened.container, containers.root_attrs(merged))
 
 
 def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
@@ -189,13 +183,12 @@ def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
     chains, length = opened.sizes
     positions = weights.spread_evenly(length, -(-draws // chains), rng)
     merged = opened.rows(slice(None), positions)
-    places = [opened.labels.index(owner) for owner in opened.owners]
-    original = {}
+    places, original = np.empty(chains, dtype=int), {}
     for position, label in enumerate(opened.labels):
+        places[opened.chains_of(position)] = position
         back = opened.inverse_of(position)
         original[label] = (merged - back.source) @ back.scale.T + back.target
-    owners = np.repeat(places, positions.size)
-    return Thinned(positions, owners, merged, original)
+    return Thinned(positions, np.repeat(places, positions.size), merged, original)
 
 
 def _check_potentials(

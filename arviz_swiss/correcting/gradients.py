@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from arviz_swiss.base.gaussian import Gaussian
-from arviz_swiss.correcting.densities import Evaluate, Request
+from arviz_swiss.correcting.evaluation import Evaluate, Request
 
 TERMS = ("log_prior", "log_likelihood")
 # Between so many pairs of draws changes of the log density are compared with its gradients.
@@ -18,24 +18,15 @@ REACHES = (1.0, 0.1)
 TOLERATED = 0.2
 # In log densities: nothing that matters, or rounding of single precision.
 NEGLIGIBLE, ROUNDING = 1e-3, 1e-6
-# Share of the curvature that a batch should have, by which the wrong sign is told from none.
+# Share of the curvature that a density should have, by which the wrong sign is told from none.
 UPWARDS = 0.1
 
 
 def wrong_gradients(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -> list[str]:
-    """Compare how log densities change between points with what their gradients say.
+    """Return a clause for each method that is not a gradient, with its densities, in words.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        Of the batches whose densities are compared.
-    points : (points, parameters) array
-        Draws, of which a few are taken.
-
-    Returns
-    -------
-    list of str
-        A clause for each method that is not a gradient, with its batches; empty if all are.
+    Between a few of the points, which are draws, changes of the log densities are compared with
+    what their gradients say.
     """
     count = min(PAIRS, len(points) // 2)
     starts, ends = points[:count], points[count : 2 * count]
@@ -103,15 +94,9 @@ def _clause(term: str, wrong: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> st
 def curved_upwards(
     points: np.ndarray, likelihoods: Mapping[str, np.ndarray], moments: Gaussian
 ) -> list[str]:
-    """Return the batches whose log likelihood curves upwards in every direction at the points.
+    """Return the labels whose log likelihood curves upwards in every direction at the points.
 
-    Parameters
-    ----------
-    points : (points, parameters) array
-    likelihoods : mapping of label to (points, parameters) array
-        Gradients of the log likelihoods.
-    moments : Gaussian
-        In its coordinates a batch's curvature is about one over the number of batches.
+    In the coordinates of `moments` the curvature of each is about one over their number.
     """
     standard = (points - moments.mean) @ moments.factor
     design = np.column_stack([np.ones(len(points)), standard])

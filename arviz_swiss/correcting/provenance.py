@@ -47,40 +47,29 @@ class Provenance(NamedTuple):
 def edges(points: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
     """Return which parameters have an edge: all, where no single ones can be told.
 
-    A density that is not zero at an edge has another mean score than zero.
-
-    Parameters
-    ----------
-    points : (point, parameter) array
-    log_densities : (point,) array
-        Points that have none are outside in those parameters that explain most of them.
+    A density that is not zero at an edge has another mean score than zero. Points without a density
+    are outside in those parameters that explain most of them.
     """
     inside = np.isfinite(log_densities)
-    found = np.zeros(points.shape[1], dtype=bool)
+    has_edge = np.zeros(points.shape[1], dtype=bool)
     if inside.all():
-        return found
+        return has_edge
     if not inside.any():
-        return ~found
+        return ~has_edge
     low, high = points[inside].min(axis=0), points[inside].max(axis=0)
     outside = (points[~inside] < low) | (points[~inside] > high)
     while len(outside):
         explained = outside.sum(axis=0)
         if not explained.max():
-            return np.ones_like(found)
-        chosen = explained.argmax()
-        found[chosen] = True
-        outside = outside[~outside[:, chosen]]
-    return found
+            return np.ones_like(has_edge)
+        most = explained.argmax()
+        has_edge[most] = True
+        outside = outside[~outside[:, most]]
+    return has_edge
 
 
 def examine(batches: Sequence[Own], tested: np.ndarray) -> Provenance:
-    """Compare the batches' draws with their densities, in the parameters that can be tested.
-
-    Parameters
-    ----------
-    batches : sequence of Own
-    tested : (parameter,) array of bool
-    """
+    """Compare the batches' draws with their densities, in the parameters that can be tested."""
     offsets, widths = np.full((2, len(batches)), np.nan)
     strange, spreads, wide = [], [], []
     alone = STRANGE / len(batches)
@@ -122,14 +111,14 @@ def _wide(spreads: Sequence[stein.Spread], wide: Sequence[str]) -> str:
 
 def _doubt(strange: Sequence[str], wide: str) -> str:
     """Say what is wrong; nothing if nothing is wrong."""
-    found = []
+    clauses = []
     if wide:
-        found.append(
+        clauses.append(
             f"the draws of {wide} have not the sds of the densities given for them: wrong kind or "
             "powers"
         )
     if strange:
-        found.append(
+        clauses.append(
             f"the draws of {', '.join(strange)} do not come from the densities given for them"
         )
-    return "; ".join(found)
+    return "; ".join(clauses)

@@ -1,7 +1,8 @@
 """refine(): remove the error of a merge by gradient rounds over the batches' densities."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,16 @@ from arviz_swiss.base import gaussian, weights
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import advice, check_rows, check_shared
-from arviz_swiss.correcting.densities import (
+from arviz_swiss.correcting.belonging import advice, check_shared
+from arviz_swiss.correcting.densities import Source, space_for_models, summed_densities
+from arviz_swiss.correcting.evaluation import (
     Evaluate,
     EvaluationFailed,
-    MergeSpace,
     NotFinite,
     OutOfBounds,
-    Scores,
-    batch_scores,
     evaluating,
-    full_score,
-    match_densities,
 )
+from arviz_swiss.correcting.full_posterior import Scores, all_scores, full_score
 from arviz_swiss.correcting.gradients import PAIRS, curved_upwards, wrong_gradients
 from arviz_swiss.correcting.rounds import (
     Rounds,
@@ -35,14 +33,14 @@ from arviz_swiss.correcting.rounds import (
     settled,
 )
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data.containers import Groups
-from arviz_swiss.data.layout import layout_of, move
+from arviz_swiss.data.containers import Container, Groups
+from arviz_swiss.data.layout import move
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.pack import labelled
-from arviz_swiss.merging.records import count_rounds
+from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.space import Space
 from arviz_swiss.parallel.progress import Bar, progress
 
@@ -53,9 +51,13 @@ STILL_VALID = ("prior", "prior_predictive", "sample_stats", "sample_stats_prior"
 
 
 def refine(
-    merged: Any,
-    densities: Sequence[Any] | Mapping[str, Any],
+    merged: Container | str | PathLike,
+    densities: Any = None,
     *,
+    build: Callable[[Any], Any] | None = None,
+    data: Any = None,
+    groups: Any = None,
+    stratify: Any = None,
     rounds: int = 5,
     points: int = 200,
     executor: Any = None,
@@ -64,28 +66,36 @@ def refine(
     transforms: Mapping[str, Any] | None = None,
     model: Any = None,
     progressbar: bool = True,
-) -> Any:
-    r"""Remove the error of a merge: a few gradients of the batches' densities.
+) -> Container:
+    r"""Remove the error of a merge: a few gradients of the full data's log density.
 
     SwISS is exact for Gaussian sub-posteriors. For others the merged mean can be off by more than a
-    posterior standard deviation when batches are small. Each round asks all batches for the
-    gradient of their log density at some merged draws, corrects the mean and the covariance by
-    what it says, and maps all draws to the new moments. Their shape is kept.
+    posterior standard deviation when batches are small. Each round takes the gradient of the log
+    density of all data at some merged draws, corrects the mean and the covariance by what it says,
+    and maps all draws to the new moments. Their shape is kept.
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
+    merged : InferenceData or DataTree, or the path of its file
         As `merge` returned it, by any method.
-    densities : sequence, or mapping of batch label to density
-        One a batch: the plain PyMC model of the batch (not a tempered one), or any object with the
-        methods ``log_prior(x)``, ``log_likelihood(x)``, ``grad_log_prior(x)`` and
-        ``grad_log_likelihood(x)``. They take points as a (points, parameters) array, in the space
-        of the merge and in the order of ``merged["swiss_transform"]["parameter"]``, and return
-        (points,) arrays, the gradients (points, parameters). No powers.
+    densities : density, sequence, or mapping of label to density
+        Densities that together hold every row once: one of all the data, one a batch (in their
+        order, or by label), or any others, in a list or by labels of their own. A density is a
+        plain PyMC model (not a tempered one), or any object with the methods ``log_prior(x)``,
+        ``log_likelihood(x)``, ``grad_log_prior(x)`` and ``grad_log_likelihood(x)``. They take
+        points as a (points, parameters) array, in the space of the merge and in the order of
+        ``merged["swiss_transform"]["parameter"]``, and return (points,) arrays, the gradients
+        (points, parameters). No powers.
+    build, data : callable and object, optional
+        Instead of `densities`: the function and the data of `sample_batches`. The batches' rows are
+        found again by what the merged object records.
+    groups, stratify : array-like or hashable, optional
+        With `build`: those of `sample_batches`, unless they were names of columns, which are
+        recorded.
     rounds : int, default 5
         At most so many; fewer once mean and precision change by no more than Monte Carlo error.
     points : int, default 200
-        Gradients a round and batch, at least; never fewer than three for each parameter.
+        Gradients a round and density, at least; never fewer than three for each parameter.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Where to evaluate the densities; this process when absent. Each worker keeps the densities
         it was sent: afterwards only points and gradients travel.
@@ -95,7 +105,7 @@ def refine(
     transforms : mapping of variable to transform, optional
         Your own transform objects, if you merged with any: a merged object cannot hold them.
     model : pymc.Model, optional
-        The model that you merged with, if any, likewise; the first of `densities` when absent.
+        The model that you merged with, if any, likewise; the first density when absent.
     progressbar : bool, default True
         Show progress, if tqdm is installed.
 
@@ -113,10 +123,12 @@ def refine(
     Raises
     ------
     ValueError
-        When the batches have latent variables of their own, their priors differ, a density is not
-        finite, or densities are not of their batches' own rows, such as all of the full data.
+        When the batches have latent variables of their own, priors differ, a density is not finite,
+        densities are not of the rows that were merged, each once, or `data` are not those that were
+        divided.
     TypeError
-        When a density lacks methods.
+        When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
+        both.
 
     Warns
     -----
@@ -168,67 +180,43 @@ def refine(
     >>> exact = (1 + 22) / (1 + 40)
     >>> [bool(abs(m["posterior"]["rate"].mean() / exact - 1) < 0.02) for m in (merged, refined)]
     [False, True]
+
+    Only the sum of the likelihoods counts, so that a density of all rows does the same.
+
+    >>> same = az_swiss.refine(merged, Counts(22, 40), random_seed=1, progressbar=False)
+    >>> bool(np.allclose(same["posterior"]["rate"], refined["posterior"]["rate"]))
+    True
     """
     opened = open_merged(merged, group)
     check_shared(opened)
-    matched = match_densities(densities, opened.labels, opened.kind)
-    check_rows(matched, opened)
-    space = opened.space(transforms, model or first_model(matched))
+    source = Source(densities, build, data, groups, stratify)
+    matched = summed_densities(opened, source)
+    first = next(iter(matched.values()))
+    space = opened.space(transforms, model or (first if is_model(first) else None))
     _check_counts(opened, rounds=rounds, points=points)
-    rng = generator(random_seed)
     start = opened.present_moments
     # PyMC makes its gradients itself
     written = [label for label, density in matched.items() if not is_model(density)]
+    total = rounds * len(matched) + len(written)
     with (
-        progress(
-            rounds * len(matched) + len(written), "Refining", progressbar, unit="density"
-        ) as bar,
+        progress(total, "Refining", progressbar, unit="density") as bar,
         evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
     ):
         wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))
-        done = _rounds(opened, evaluate, start, 1 if wrong else rounds, points, rng, bar)
+        most = 1 if wrong else rounds
+        rng = generator(random_seed)
+        done = _rounds(opened, evaluate, list(matched), start, most, points, rng, bar)
         bar.finish()
-    if undone := doubt_undone(done, wrong):
-        warnings.warn(f"{undone.what}. {undone.remedy}", MergeWarning, stacklevel=2)
-        maps = recorded(opened.maps, start, done.history, undone)
-        groups = {**containers.read(merged, group).groups, schema.TRANSFORM: maps}
-        return containers.build(groups, opened.container, containers.root_attrs(merged))
-    pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
-    doubt = doubt_counts(done, pooled, advice(opened)) or doubt_steps(done)
+    undone = doubt_undone(done, wrong)
+    doubt = undone or _doubt_result(opened, done, advice(opened, source.is_built))
     if doubt is not None:
         warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
-    last = done.history[-1].moments
-    groups = _moved(opened, space, start, last)
-    groups[schema.TRANSFORM] = recorded(opened.maps, start, done.history, doubt)
-    if schema.DIAGNOSTICS in groups:
-        groups[schema.DIAGNOSTICS] = _seen_from(last, opened)
-    groups = as_given(groups, containers.read(merged, group).groups)
-    return containers.build(groups, opened.container, containers.root_attrs(merged))
-
-
-def first_model(densities: Mapping[str, Any]) -> Any:
-    """Return the first density if it is a PyMC model, else None."""
-    first = next(iter(densities.values()))
-    return first if is_model(first) else None
-
-
-def space_for_models(opened: Merged, examples: int = 3) -> MergeSpace:
-    """Return what PyMC models must know of the space of the merge."""
-    few = slice(0, examples)
-    names = opened.layout.names
-    unconstrained = [array[0, few] for array in opened.arrays]
-    return MergeSpace(
-        opened.layout,
-        layout_of(opened.draws, names),
-        tuple(opened.transformed),
-        opened.free,
-        np.concatenate([array[0, 0].ravel() for array in opened.arrays]).astype(float),
-        {
-            name: opened.draws[name].transpose(*containers.SAMPLE_DIMS, ...).values[0, few]
-            for name in names
-        },
-        dict(zip(names, unconstrained, strict=True)),
-    )
+    result = containers.read(merged, group).groups
+    if undone is None:
+        moved = _moved(opened, space, start, done.history[-1].moments)
+        result = as_given(moved, result)
+    result = {**result, schema.TRANSFORM: recorded(opened.maps, start, done.history, doubt)}
+    return containers.build(result, opened.container, containers.root_attrs(merged))
 
 
 def _check_counts(opened: Merged, **counts: int) -> None:
@@ -252,6 +240,7 @@ def _some_draws(opened: Merged, count: int) -> np.ndarray:
 def _rounds(
     opened: Merged,
     evaluate: Evaluate,
+    labels: Sequence[str],
     start: Gaussian,
     rounds: int,
     points: int,
@@ -260,35 +249,39 @@ def _rounds(
 ) -> Rounds:
     """Return the rounds: each at merged draws as the rounds before have moved them."""
     chains, length = opened.sizes
-    parameters = opened.parameters
     count = max(points, POINTS_PER_PARAMETER * start.mean.size)
     history: list[Round] = []
-    moments, upwards = start, []
-    while len(history) < rounds and not are_half(upwards, opened.labels):
+    moments, upwards = start, list[str]()
+    while len(history) < rounds and not are_half(upwards, labels):
         bar.stage(f"round {len(history) + 1} of at most {rounds}")
-        chosen = weights.spread_evenly(chains * length, count, rng)
-        draws = opened.rows(*np.divmod(chosen, length))
+        positions = weights.spread_evenly(chains * length, count, rng)
+        draws = opened.rows(*np.divmod(positions, length))
         at = (draws - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         try:
-            scores = batch_scores(evaluate, opened.labels, at, parameters)
+            scores = all_scores(evaluate, labels, at, opened.parameters)
             history.append(gaussian.gradient_round(at, full_score(scores), moments))
         except (NotFinite, OutOfBounds, EvaluationFailed, np.linalg.LinAlgError) as error:
             if not history:
                 raise
-            return Rounds(history, opened.labels, upwards=upwards, failure=str(error))
+            return Rounds(history, labels, upwards=upwards, failure=str(error))
         if moments is start:
             upwards = curved_upwards(at, scores.likelihoods, start)
         moments = history[-1].moments
         if settled(history):
             break
     bar.stage(count_rounds(len(history)))
-    return Rounds(history, opened.labels, _are_alike(scores), upwards)
+    return Rounds(history, labels, _are_alike(scores), upwards)
 
 
 def _are_alike(scores: Scores) -> bool:
     first, *others = scores.likelihoods.values()
     scale = np.abs(first).max()
     return all(np.allclose(first, other, rtol=1e-6, atol=1e-9 * scale) for other in others)
+
+
+def _doubt_result(opened: Merged, rounds: Rounds, remedy: str) -> Doubt | None:
+    pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
+    return doubt_counts(rounds, len(opened.labels), pooled, remedy) or doubt_steps(rounds)
 
 
 def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups:
@@ -316,6 +309,8 @@ def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups
         before = opened.groups[schema.unconstrained(opened.group)]
         moved = {name: unconstrained[name] for name in opened.transformed}
         groups[schema.unconstrained(opened.group)] = _replaced(before, moved)
+    if schema.DIAGNOSTICS in groups:
+        groups[schema.DIAGNOSTICS] = _seen_from(new, opened)
     return {name: groups[name] for name in opened.groups if name in groups}
 
 

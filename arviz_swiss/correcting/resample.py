@@ -1,6 +1,7 @@
 """resample(): unweighted draws by the weights of a certificate."""
 
 import warnings
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import xarray as xr
 from arviz_swiss.base import weights
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
+from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merged import MERGED, read_whole
 from arviz_swiss.merging.records import NOT_CERTIFIED, Certificate, read_certificate
@@ -19,17 +21,17 @@ PRIOR_GROUPS = ("prior", "prior_predictive", "sample_stats_prior", "unconstraine
 
 
 def resample(
-    merged: Any,
+    merged: Container | str | PathLike,
     *,
     draws: int | None = None,
     random_seed: int | np.random.Generator | None = None,
     group: str = "posterior",
-) -> Any:
+) -> Container:
     """Return unweighted draws by the weights of a certificate: an ordinary posterior.
 
     Parameters
     ----------
-    merged : InferenceData or DataTree
+    merged : InferenceData or DataTree, or the path of its file
         As `certify` returned it.
     draws : int, optional
         How many to return; by default about as many as were weighed. More than are effective
@@ -73,20 +75,17 @@ def resample(
     --------
     >>> import numpy as np
     >>> import arviz_swiss as az_swiss
-    >>> class Known:
-    ...     def __init__(self, centre):
-    ...         self.centre = centre
-    ...     def log_prior(self, x):
-    ...         return np.zeros(len(x))
-    ...     def log_likelihood(self, x):
-    ...         return -0.5 * (x[:, 0] - self.centre) ** 2
-    ...     def grad_log_prior(self, x):
-    ...         return np.zeros_like(x)
-    ...     def grad_log_likelihood(self, x):
-    ...         return self.centre - x
-    >>> rng = np.random.default_rng(1)
-    >>> densities = [Known(centre) for centre in (-1.0, 1.0)]
-    >>> batches = [{"mu": rng.normal(d.centre, 2**-0.5, size=(4, 500))} for d in densities]
+    >>> from types import SimpleNamespace
+    >>> def normal(centre):
+    ...     return SimpleNamespace(
+    ...         log_prior=lambda x: np.zeros(len(x)),
+    ...         log_likelihood=lambda x: -0.5 * (x[:, 0] - centre) ** 2,
+    ...         grad_log_prior=np.zeros_like,
+    ...         grad_log_likelihood=lambda x: centre - x,
+    ...     )
+    >>> rng, centres = np.random.default_rng(1), (-1.0, 1.0)
+    >>> densities = [normal(centre) for centre in centres]
+    >>> batches = [{"mu": rng.normal(centre, 2**-0.5, size=(4, 500))} for centre in centres]
     >>> merged = az_swiss.merge(batches, kind="inflated")
     >>> weighed = az_swiss.certify(merged, densities, draws=4000, progressbar=False)
     >>> dict(az_swiss.resample(weighed, draws=1000, random_seed=1)["posterior"].sizes)
@@ -98,12 +97,12 @@ def resample(
     certificate = record.dataset
     chains_returned, length = _shape(draws, certificate["log_weight"].size)
     kept, picked, lost = _split(groups, group)
-    if told := _losses(groups, group, record, chains_returned * length, lost):
-        warnings.warn(told, MergeWarning, stacklevel=2)
+    if losses := _losses(groups, group, record, chains_returned * length, lost):
+        warnings.warn(losses, MergeWarning, stacklevel=2)
     shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     rng = generator(random_seed)
-    chosen = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)
-    rows, columns = np.divmod(chosen, shares.shape[1])
+    positions = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)
+    rows, columns = np.divmod(positions, shares.shape[1])
     _check_there(groups[group], certificate)
     places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
     drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
@@ -113,10 +112,10 @@ def resample(
     )
 
 
-def _certificate_of(groups: containers.Groups) -> Certificate:
+def _certificate_of(groups: Groups) -> Certificate:
     if schema.TRANSFORM not in groups:
         raise ValueError(
-            f"not a merged object: it has no group swiss_transform. Pass {MERGED}, after certify."
+            f"not a merged object: no group {schema.TRANSFORM}. Pass {MERGED}, after certify."
         )
     record = read_certificate(groups)
     if record is None:
@@ -137,11 +136,11 @@ def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
     return chains, int(draws) // chains
 
 
-def _split(groups: containers.Groups, group: str) -> tuple[list[str], list[str], list[str]]:
+def _split(groups: Groups, group: str) -> tuple[list[str], list[str], list[str]]:
     """Return the groups to keep as they are, to pick draws from, and to leave out."""
     kept, picked, lost = [], [], []
     for name, dataset in groups.items():
-        if name.startswith("swiss_"):
+        if name.startswith(schema.PREFIX):
             continue
         if name in PRIOR_GROUPS or not {*containers.SAMPLE_DIMS} & {*dataset.dims}:
             kept.append(name)
@@ -160,34 +159,34 @@ def _has_draws_of(posterior: xr.Dataset, dataset: xr.Dataset) -> bool:
     )
 
 
-def _losses(
-    groups: containers.Groups, group: str, record: Certificate, returned: int, lost: list[str]
-) -> str:
+def _losses(groups: Groups, group: str, record: Certificate, returned: int, lost: list[str]) -> str:
     """Say what is lost by taking the weighed draws for the merged ones; nothing if nothing is."""
     certificate = record.dataset
-    told = []
+    sentences = []
     if record.verdict.status == NOT_CERTIFIED:
-        told.append(f"{record.describe()} Draws by its weights are not to be trusted either.")
+        sentences.append(f"{record.describe()} Draws by its weights are not to be trusted either.")
     weighed = certificate["log_weight"].size
     merged = groups[group].sizes["chain"] * groups[group].sizes["draw"]
     if weighed < merged:
         effective = min(float(certificate["effective_size"]), returned)
         error = np.sqrt(groups[schema.TRANSFORM].sizes["parameter"] / effective)
-        told.append(
+        sentences.append(
             f"only {weighed} of {merged} merged draws were weighed, and the others are lost: what "
             f"is returned is worth {effective:.0f} independent draws, whose mean is off by "
             f"{error:.2g} sds (Mahalanobis) by chance."
         )
         if record.is_certified:
-            told.append("The merge is certified as it is: use all its draws, without the weights.")
+            sentences.append(
+                "The merge is certified as it is: use all its draws, without the weights."
+            )
         else:
-            told.append(f"certify(merged, densities, draws={merged}) weighs all.")
+            sentences.append(f"certify(merged, densities, draws={merged}) weighs all.")
     if lost:
-        told.append(
+        sentences.append(
             f"{', '.join(lost)} cannot go with the draws, having other chains or draws than "
             f"{group}: left out. Compute them again from what is returned."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _check_there(posterior: xr.Dataset, certificate: xr.Dataset) -> None:
@@ -204,20 +203,19 @@ def _picked(
 ) -> xr.Dataset:
     """Return single draws of a dataset, in random order, as chains of their own."""
     along = schema.RESAMPLED
-    one = dataset.sel(
+    single = dataset.sel(
         chain=xr.DataArray(np.asarray(chains), dims=along),
         draw=xr.DataArray(np.asarray(draws), dims=along),
     ).drop_vars(["chain", "draw", "batch"], errors="ignore")
-    length = len(draws) // chains_returned
-    arrays = {}
-    for name, array in one.data_vars.items():
-        if along not in array.dims:
-            arrays[name] = array
-            continue
-        ordered = array.transpose(along, ...)
-        values = ordered.values.reshape(chains_returned, length, *ordered.shape[1:])
-        arrays[name] = ((*containers.SAMPLE_DIMS, *ordered.dims[1:]), values, array.attrs)
-    coords = {name: coord for name, coord in one.coords.items() if along not in coord.dims}
-    coords |= {"chain": np.arange(chains_returned), "draw": np.arange(length)}
-    attrs = {name: value for name, value in dataset.attrs.items() if not name.startswith("swiss_")}
+    shape = (chains_returned, len(draws) // chains_returned)
+    arrays: dict[Any, Any] = {}
+    for name, array in single.data_vars.items():
+        arrays[name] = array
+        if along in array.dims:
+            ordered = array.transpose(along, ...)
+            values = ordered.values.reshape(*shape, *ordered.shape[1:])
+            arrays[name] = ((*containers.SAMPLE_DIMS, *ordered.dims[1:]), values, array.attrs)
+    coords = {name: coord for name, coord in single.coords.items() if along not in coord.dims}
+    coords |= dict(zip(containers.SAMPLE_DIMS, map(np.arange, shape), strict=True))
+    attrs = {k: v for k, v in dataset.attrs.items() if not k.startswith(schema.PREFIX)}
     return xr.Dataset(arrays, coords=coords, attrs=attrs)

@@ -28,10 +28,10 @@ UNDONE, UNSETTLED, UPWARDS, MISCOUNTED = (
 
 
 class Rounds(NamedTuple):
-    """Rounds, what the likelihoods of the batches are like, and what ended the rounds if it failed.
+    """Rounds, what the likelihoods of `labels` are like, and what ended the rounds if it failed.
 
-    Likelihoods are `alike` if their gradients are equal at all points. Those of the batches
-    `upwards` curve upwards in every direction at the merged draws.
+    Likelihoods are `alike` if their gradients are equal at all points. Those of `upwards` curve
+    upwards in every direction at the merged draws.
     """
 
     history: list[Round]
@@ -42,7 +42,7 @@ class Rounds(NamedTuple):
 
 
 def are_half(some: Sequence[str], labels: Sequence[str]) -> bool:
-    """Tell whether some of the batches are half of them or more; of two, both: one may be odd."""
+    """Tell whether some are half of all or more; of two, both: one may be odd."""
     return len(some) >= (2 if len(labels) == 2 else len(labels) / 2)
 
 
@@ -56,8 +56,8 @@ def settled(history: Sequence[Round]) -> bool:
     last = history[-1]
     if last.step_error > UNFINISHED:
         return False
-    step = NOISE * np.hypot.reduce([one.step_error for one in history[-2:]])
-    change = NOISE * np.hypot.reduce([one.change_error for one in history[-2:]])
+    step = NOISE * np.hypot.reduce([r.step_error for r in history[-2:]])
+    change = NOISE * np.hypot.reduce([r.change_error for r in history[-2:]])
     return last.step <= max(step, NEGLIGIBLE) and last.change <= max(change, NEGLIGIBLE)
 
 
@@ -154,7 +154,7 @@ def _unsettled(history: Sequence[Round]) -> str:
         return "the gradients of refine vary too much to tell the end of its steps"
     if _is_still(history):
         return ""
-    if last.step >= min((one.step for one in history[:-1]), default=np.inf):
+    if last.step >= min((r.step for r in history[:-1]), default=np.inf):
         return "the steps of refine do not shrink"
     low, high = gaussian.CLIP
     if last.eigenvalues[0] <= low or last.eigenvalues[-1] >= high:
@@ -172,30 +172,25 @@ def _is_still(history: Sequence[Round]) -> bool:
 
 
 def _steps(history: Sequence[Round]) -> str:
-    steps = ", ".join(f"{one.step:.3g}" for one in history)
+    steps = ", ".join(f"{r.step:.3g}" for r in history)
     return f"{steps} posterior sds, the last with an error of {history[-1].step_error:.2g}"
 
 
-def doubt_counts(rounds: Rounds, pooled: np.ndarray, advice: str) -> Doubt | None:
+def doubt_counts(rounds: Rounds, batches: int, pooled: np.ndarray, advice: str) -> Doubt | None:
     """Refuse or doubt densities that hold the data about as often as there are batches.
 
-    Parameters
-    ----------
-    rounds : Rounds
-    pooled : (parameter, parameter) array
-        The covariance that the merge says the posterior has.
-    advice : str
-        How to make the densities.
+    `pooled` is the covariance that the merge says the posterior has; `advice` says how to give the
+    densities.
     """
     final: Gaussian = rounds.history[-1].moments
-    ratios, batches = linalg.spectrum(final.factor, pooled).values, len(rounds.labels)
+    ratios, count = linalg.spectrum(final.factor, pooled).values, len(rounds.labels)
     # what the prior alone knows is as precise as it was
-    if batches > 1 and rounds.alike and ratios.max() > np.sqrt(batches):
+    if count > 1 and rounds.alike and ratios.max() > np.sqrt(count):
         raise ValueError(
-            "all batches have equal densities, which make the posterior up to "
-            f"{ratios.max():.3g} times as precise as the merge: does each hold the data of all "
-            f"batches? They would count {batches} times. {advice} If the batches' data are equal "
-            "indeed, merge with the kind= that they were sampled with."
+            f"all {count} densities are equal, which make the posterior up to {ratios.max():.3g} "
+            "times as precise as the merge: does each hold the data of all batches? They would "
+            f"count {count} times. {advice} If the batches' data are equal indeed, merge with the "
+            "kind= that they were sampled with."
         )
     if rounds.upwards or not settled(rounds.history) or batches <= 2:
         return None
@@ -286,17 +281,17 @@ def _all_rounds(
 
 
 def _round_records(start: Gaussian, history: Sequence[Round], taken: bool) -> xr.Dataset:
-    moments = [start, *(one.moments if taken else start for one in history)]
+    moments = [start, *(r.moments if taken else start for r in history)]
     nothing = [np.nan]
-    ranges = [[1.0, 1.0], *([one.eigenvalues[0], one.eigenvalues[-1]] for one in history)]
+    ranges = [[1.0, 1.0], *([r.eigenvalues[0], r.eigenvalues[-1]] for r in history)]
     described = {
         "round_mean": (("round", "parameter"), [m.mean for m in moments]),
         "round_covariance": (
             ("round", "parameter", "parameter_bis"),
             [m.covariance for m in moments],
         ),
-        "step": ("round", nothing + [one.step for one in history]),
-        "step_error": ("round", nothing + [one.step_error for one in history]),
+        "step": ("round", nothing + [r.step for r in history]),
+        "step_error": ("round", nothing + [r.step_error for r in history]),
         "eigenvalue_range": (("round", "bound"), ranges),
         "taken": ("round", [True] + [taken] * len(history)),
     }

@@ -29,6 +29,9 @@ TRANSFORMED = "swiss_transformed"
 UNTRANSFORMED = "swiss_untransformed"
 RANDOM_SEED = "swiss_random_seed"
 PARTITION = "swiss_partition"
+DATA = "swiss_data"
+GROUPS_BY = "swiss_groups"
+STRATIFY_BY = "swiss_stratify"
 SETTINGS = "swiss_settings"
 VERSION = "swiss_version"
 PYMC_VERSION = "swiss_pymc_version"
@@ -136,6 +139,9 @@ ATTRIBUTES = {
         STANDS_FOR: "What the merged posterior stands for after that.",
         RANDOM_SEED: "Seed of the partition, as text.",
         PARTITION: "Fingerprint of the rows of all batches.",
+        DATA: "Fingerprint of the data that were divided.",
+        GROUPS_BY: "The column whose groups were kept together, if it was given by name.",
+        STRATIFY_BY: "The column that was spread evenly, if it was given by name.",
         RESAMPLED: "The verdict under which `resample` drew.",
     },
     TRANSFORM: {

@@ -14,6 +14,7 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.origin import BUILD, differing
 from arviz_swiss.parallel import store
+from arviz_swiss.parallel.division import division_attrs, fingerprint_rows
 from arviz_swiss.parallel.functions import identify
 from arviz_swiss.parallel.partition import partition
 
@@ -65,20 +66,16 @@ def plan_run(
     if random_seed is None:
         random_seed = recorded["random_seed"] if recorded else _fresh_seed()
     indices = partition(data, **division, random_seed=random_seed)
-    rows = store.fingerprint(np.concatenate([np.append(len(index), index) for index in indices]))
-    # as text: files and xarray's attributes may cut integers of 64 bits
-    attrs = {schema.RANDOM_SEED: str(random_seed)}
-    if len(indices) > 1:
-        attrs[schema.PARTITION] = rows
+    attrs = division_attrs(data, indices, random_seed, division["groups"], division["stratify"])
     settings = None
     if folder is not None:
         settings = {
             "batches": len(indices),
             **sampling,
             "random_seed": random_seed,
-            "data": store.fingerprint(data),
+            "data": attrs[schema.DATA],
             **{name: _fingerprint(division[name]) for name in ("groups", "stratify")},
-            "partition": rows,
+            "partition": fingerprint_rows(indices),
             **{f"{BUILD}{name}": value for name, value in identify(build).items()},
         }
         # those of the folder, as long as it has them: what cannot be told of build may come and go

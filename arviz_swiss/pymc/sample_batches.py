@@ -143,6 +143,8 @@ def sample_batches(
         ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
         ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
         ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
+        ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify`` (where they are names
+        of columns), by which `refine` and `certify` find the rows of each batch again;
         ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and ``swiss_pymc_version``.
 
     Raises

@@ -1,7 +1,6 @@
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
@@ -51,21 +50,21 @@ def merged(data, exact_draws, to_container):
     return az_swiss.merge(batches, kind="inflated")
 
 
-def follow(error, data):
-    """Return the densities that the message says to make."""
-    advised = re.search(r"models = (\[.*?\]), with", str(error)).group(1)
-    return eval(advised, {"build": Known, "data": data, "partition": az_swiss.partition})
+def arguments_of(error, data):
+    """Return the arguments that the message says to pass."""
+    (advised,) = re.findall(r"Pass (build=build, data=data),", str(error))
+    return eval(f"dict({advised})", {"build": Known, "data": data})
 
 
-def check_right(merged, densities, data):
-    refined = az_swiss.refine(merged, densities, **QUIET)
+def check_right(merged, rows, densities=None, **arguments):
+    refined = az_swiss.refine(merged, densities, **arguments, **QUIET)
     draws = refined["posterior"]["mu"].values.reshape(-1, 3)
-    precision = len(data) + 0.01
-    np.testing.assert_allclose(draws.mean(axis=0), data.sum(axis=0) / precision, atol=1e-9)
+    precision = len(rows) + 0.01
+    np.testing.assert_allclose(draws.mean(axis=0), rows.sum(axis=0) / precision, atol=1e-9)
     np.testing.assert_allclose(
         refined["swiss_transform"]["pooled_covariance"], np.eye(3) / precision, atol=1e-9
     )
-    az_swiss.certify(refined, densities, **QUIET)
+    az_swiss.certify(refined, densities, **arguments, **QUIET)
 
 
 @pytest.mark.parametrize("function", [az_swiss.refine, az_swiss.certify])
@@ -74,32 +73,30 @@ def test_one_density_for_several_batches_is_refused(merged, data, function):
         ValueError, match='same density is given for batches "b0", "b1", "b2", "b3'
     ) as caught:
         function(merged, [Known(data)] * BATCHES, **QUIET)
-    check_right(merged, follow(caught.value, data), data)
+    check_right(merged, data, **arguments_of(caught.value, data))
 
 
-def test_the_advice_holds_for_tables_and_dicts_too(merged, data):
-    with pytest.raises(ValueError, match="same density") as caught:
-        az_swiss.refine(merged, [Known(data)] * BATCHES, **QUIET)
-    table, columns = pd.DataFrame(data), {"y": data}
-    ways = re.search(r"DataFrame: (.*); a dict: (.*)\)\.", str(caught.value)).groups()
-    for given, way, rows_of in (
-        (table, ways[0], lambda chosen: chosen.values),
-        (columns, ways[1], lambda chosen: chosen["y"]),
-    ):
-        densities = [
-            Known(rows_of(eval(way, {"data": given, "rows": rows})))
-            for rows in az_swiss.partition(given, BATCHES, random_seed=7)
-        ]
-        check_right(merged, densities, data)
+def test_without_a_seed_one_density_of_all_rows_is_advised_and_right(data, exact_draws):
+    rng, precision = np.random.default_rng(1), len(data) + 0.01
+    halves = np.array_split(data, 2)
+    means = [2 * rows.sum(axis=0) / precision for rows in halves]
+    draws = [{"mu": exact_draws(rng, mean, np.eye(3) / precision)} for mean in means]
+    merged = az_swiss.merge(draws, kind="inflated")
+    with pytest.raises(ValueError, match=r"Pass one density for .*; to refine, one .* of all rows"):
+        az_swiss.refine(merged, [Known(data)] * 2, **QUIET)
+    for densities in (Known(data), [Known(rows) for rows in halves]):
+        refined = az_swiss.refine(merged, densities, **QUIET)
+        mean = refined["posterior"]["mu"].mean(("chain", "draw"))
+        np.testing.assert_allclose(mean, data.sum(axis=0) / precision, atol=1e-9)
 
 
 def test_all_data_for_every_batch_is_refused(merged, data):
     everything = [Known(np.random.default_rng(i).permutation(data)) for i in range(BATCHES)]
     with pytest.raises(
-        ValueError, match=r"equal densities.* 4 times as precise as the merge"
+        ValueError, match=r"all 4 densities are equal.* 4 times as precise as the merge"
     ) as caught:
         az_swiss.refine(merged, everything, **QUIET)
-    check_right(merged, follow(caught.value, data), data)
+    check_right(merged, data, **arguments_of(caught.value, data))
     with pytest.warns(az_swiss.MergeWarning, match=r"not certified .*\(2 times as wide"):
         az_swiss.certify(merged, everything, **QUIET)
 
@@ -122,7 +119,7 @@ def test_tempered_densities_are_warned_of(merged, data):
         refined = az_swiss.refine(merged, tempered, **QUIET)
     findings = {one.flag: one for one in az_swiss.report(refined).findings}
     assert "plain densities of each batch's own rows" in findings["miscounted"].remedy
-    check_right(merged, [Known(data[rows]) for rows in parts], data)
+    check_right(merged, data, [Known(data[rows]) for rows in parts])
 
 
 def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
@@ -134,19 +131,18 @@ def test_a_negative_log_likelihood_of_one_batch_is_warned_of(merged, data):
     findings = {one.flag: one for one in az_swiss.report(refined).findings}
     assert "change its sign" in findings["curves upwards"].remedy
     densities[2].sign = 1.0
-    check_right(merged, densities, data)
+    check_right(merged, data, densities)
 
 
 def test_rows_that_a_model_codes_in_another_way_have_a_way_out(merged):
     opened = open_merged(merged, "posterior")
     outcomes = np.random.default_rng(3).integers(0, 2, (BATCHES, 30))
     recorded = xr.DataArray(
-        [[summary(one)] for one in outcomes],
+        [[summary(rows)] for rows in outcomes],
         dims=("batch", "observed_variable", "statistic"),
         coords={"observed_variable": ["y"]},
     )
-    signs = dict(zip(opened.labels, ({"y": 2 * one - 1} for one in outcomes), strict=True))
+    signs = [{"y": 2 * rows - 1} for rows in outcomes]
     with pytest.raises(ValueError, match="name its observed variable otherwise"):
-        _check_observed(signs, recorded, opened)
-    renamed = {label: {"sign": values["y"]} for label, values in signs.items()}
-    _check_observed(renamed, recorded, opened)
+        _check_observed(signs, recorded, opened.labels, "")
+    _check_observed([{"sign": values["y"]} for values in signs], recorded, opened.labels, "")

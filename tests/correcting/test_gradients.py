@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from arviz_swiss.base import gaussian
-from arviz_swiss.correcting.densities import evaluating
+from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.correcting.gradients import curved_upwards, wrong_gradients
 
 LABELS = ["a", "b"]

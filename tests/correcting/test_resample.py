@@ -205,5 +205,5 @@ def test_groups_of_other_draws_are_named():
 
 def test_what_was_not_merged_is_not_sent_to_certify(to_container):
     plain = to_container({"x": np.zeros((2, 10))})
-    with pytest.raises(ValueError, match="not a merged object: it has no group swiss_transform"):
+    with pytest.raises(ValueError, match="not a merged object: no group swiss_transform"):
         az_swiss.resample(plain)

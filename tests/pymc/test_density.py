@@ -232,10 +232,13 @@ def test_transforms_of_the_merge_may_be_those_of_the_model():
 def test_potentials_in_fractionated_batches_are_refused():
     rng = np.random.default_rng(8)
     design, outcomes = some_data(rng)
-    model = regression(design, outcomes, extra=lambda s: pm.Potential("p", -(s**2).sum()))
-    merged = merged_in(model, model=model, kind="fractionated")
+    models = [
+        regression(design, outcomes, extra=lambda s: pm.Potential("p", -(s**2).sum()))
+        for _ in range(2)
+    ]
+    merged = merged_in(models[0], model=models[0], kind="fractionated")
     with pytest.raises(ValueError, match=r"Potentials p count .* the power 0.5"):
-        az_swiss.certify(merged, [model] * 2, **QUIET)
+        az_swiss.certify(merged, models, **QUIET)
 
 
 def test_refining_with_models():
@@ -310,14 +313,13 @@ def test_models_of_all_data_are_refused(normal_merge, normal_rows, function, rep
         message = "every batch holds the data of all batches: 120 values of y.* sampled with 30"
     with pytest.raises(ValueError, match=message) as caught:
         function(normal_merge, models, random_seed=1, **QUIET)
-    advised = re.search(r"models = (\[.*?\]), with", str(caught.value)).group(1)
-    names = {"build": normal_model, "data": normal_rows, "partition": az_swiss.partition}
-    models = eval(advised, names)
-    refined = az_swiss.refine(normal_merge, models, random_seed=1, **QUIET)
+    (advised,) = re.findall(r"Pass (build=build, data=data),", str(caught.value))
+    arguments = eval(f"dict({advised})", {"build": normal_model, "data": normal_rows})
+    refined = az_swiss.refine(normal_merge, **arguments, random_seed=1, **QUIET)
     maps, precision = refined["swiss_transform"], 120.01
     assert float(refined["posterior"]["mu"].mean()) == pytest.approx(normal_rows.sum() / precision)
     assert maps["pooled_covariance"].item() == pytest.approx(1 / precision)
-    az_swiss.certify(refined, models, random_seed=1, **QUIET)
+    az_swiss.certify(refined, **arguments, random_seed=1, **QUIET)
 
 
 @pytest.mark.parametrize("normal_merge", ["observed"], indirect=True)

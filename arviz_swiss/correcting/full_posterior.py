@@ -1,0 +1,127 @@
+"""The full posterior by its densities: one prior times all likelihoods."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from arviz_swiss.correcting.evaluation import OUTSIDE, Evaluate, NotFinite, OutOfBounds, Request
+from arviz_swiss.correcting.provenance import edges
+
+# Points at which priors are compared.
+PROBES = 3
+
+
+class Scores(NamedTuple):
+    """Gradients of the prior's log density and of each likelihood's: (points, parameters)."""
+
+    prior: np.ndarray
+    likelihoods: dict[str, np.ndarray]
+
+
+def full_score(scores: Scores) -> np.ndarray:
+    """Return the gradient of one prior and all likelihoods."""
+    full = scores.prior + sum(scores.likelihoods.values())
+    if not np.isfinite(full).all():
+        raise NotFinite(f"the full posterior's gradient is not finite at some points. {OUTSIDE}")
+    return full
+
+
+def all_scores(
+    evaluate: Evaluate, labels: Sequence[str], points: np.ndarray, parameters: Iterable[str]
+) -> Scores:
+    """Return the gradients that make up the full posterior's; errors name the parameters."""
+    requests = {
+        label: [
+            Request("grad_log_likelihood", points),
+            Request("grad_log_prior", points if label == labels[0] else points[:PROBES]),
+        ]
+        for label in labels
+    }
+    requests[labels[0]].append(Request("log_prior", points))
+    answers = evaluate(requests)
+    _check_inside(points, answers[labels[0]][2], parameters)
+    prior = answers[labels[0]][1]
+    for label in labels[1:]:
+        _check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
+    return Scores(prior, {label: answers[label][0] for label in labels})
+
+
+def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Iterable[str]) -> None:
+    """Refuse points outside the support: a density that is cut off has a mean score of its own."""
+    outside = ~np.isfinite(log_priors)
+    if outside.any():
+        names = ", ".join(np.array(list(parameters))[edges(points, log_priors)])
+        raise OutOfBounds(
+            f"{outside.sum()} of {outside.size} merged draws are outside the bounds of {names}. A "
+            "density that ends before it is zero has another mean score than zero, by which refine "
+            "would go wrong. Merge in unconstrained space, with transforms= or model=, or leave "
+            "the merge as it is and certify it."
+        )
+
+
+class LogDensities(NamedTuple):
+    """Log densities of the full posterior, (draws,), and of the batches, (batch, draws).
+
+    `scores` are the gradients of each batch's log density at its own draws.
+    """
+
+    full: np.ndarray
+    batches: np.ndarray
+    scores: list[np.ndarray]
+
+
+def log_densities(
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    merged: np.ndarray,
+    original: Mapping[str, np.ndarray],
+    owners: np.ndarray,
+    powers: Mapping[str, tuple[float, float]],
+) -> LogDensities:
+    """Return the log densities that importance weights need.
+
+    `merged` are draws of all batches, each from the batch at the position in `owners`; `original`
+    all of them moved back by the inverse of each batch's map; `powers` those of each batch's
+    likelihood and prior.
+    """
+    requests = {
+        label: [
+            Request("log_likelihood", merged),
+            Request("log_prior", merged if label == labels[0] else merged[:PROBES]),
+            Request("log_likelihood", original[label]),
+            Request("log_prior", original[label]),
+            Request("grad_log_likelihood", original[label][owners == position]),
+            Request("grad_log_prior", original[label][owners == position]),
+        ]
+        for position, label in enumerate(labels)
+    }
+    answers = evaluate(requests)
+    prior = answers[labels[0]][1]
+    for label in labels[1:]:
+        first, other = prior[:PROBES], answers[label][1]
+        _check_same_prior(labels[0], label, _relative(first), _relative(other))
+    full = prior + sum(answers[label][0] for label in labels)
+    batches, scores = [], []
+    for label in labels:
+        power, prior_power = powers[label]
+        _, _, likelihood, own_prior, likelihood_score, prior_score = answers[label]
+        batches.append(power * likelihood + prior_power * own_prior)
+        scores.append(power * likelihood_score + prior_power * prior_score)
+    return LogDensities(full, np.array(batches), scores)
+
+
+def _relative(values: np.ndarray) -> np.ndarray:
+    """Return log densities without their constant; zero where there is none."""
+    finite = np.isfinite(values)
+    return np.where(finite, values, 0.0) - (values[finite][0] if finite.any() else 0.0) * finite
+
+
+def _check_same_prior(first: str, other: str, expected: np.ndarray, found: np.ndarray) -> None:
+    if not np.allclose(found, expected, rtol=1e-6, atol=1e-6 * (1 + np.abs(expected).max())):
+        raise ValueError(
+            f'the prior of batch "{other}" differs from that of batch "{first}": '
+            f"{np.round(np.ravel(found)[:3], 6).tolist()} instead of "
+            f"{np.round(np.ravel(expected)[:3], 6).tolist()}. The full posterior counts one prior "
+            "that all batches share, so all densities must have the same, not raised to a power."
+        )

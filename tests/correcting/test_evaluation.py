@@ -1,0 +1,179 @@
+import multiprocessing
+import os
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+from normal_density import Normal
+
+import arviz_swiss as az_swiss
+from arviz_swiss.correcting import evaluation
+from arviz_swiss.correcting.densities import space_for_models
+from arviz_swiss.correcting.evaluation import Request, evaluating
+from arviz_swiss.merging.merged import open_merged
+
+LABELS = ["north", "south", "west"]
+
+
+class Quadratic(Normal):
+    """With data that must not travel twice."""
+
+    def __init__(self, centre, size=10):
+        super().__init__(centre)
+        self.data = np.zeros(size)
+
+
+class Counted(Quadratic):
+    pickled = 0
+
+    def __getstate__(self):
+        Counted.pickled += 1
+        return self.__dict__
+
+
+def scores(evaluate, labels, points):
+    """Return the gradients of the named likelihoods."""
+    answers = evaluate({label: [Request("grad_log_likelihood", points)] for label in labels})
+    return np.array([answers[label][0] for label in labels])
+
+
+@pytest.fixture
+def densities():
+    return dict(zip(LABELS, map(Quadratic, (1.0, 2.0, 6.0)), strict=True))
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def dask_client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=False
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_points_come_in_blocks(densities):
+    lengths = []
+
+    class Watching(Quadratic):
+        def log_likelihood(self, x):
+            lengths.append(len(x))
+            return super().log_likelihood(x)
+
+    points = np.random.default_rng(0).standard_normal((250, 2))
+    with evaluating({"north": Watching(1.0)}, None) as evaluate:
+        (found,) = evaluate({"north": [Request("log_likelihood", points)]})["north"]
+    assert lengths == [100, 100, 50]
+    np.testing.assert_array_equal(found, Quadratic(1.0).log_likelihood(points))
+
+
+@pytest.mark.parametrize("values_at_once, lengths", [(4000, [10, 10, 5]), (1, [1] * 25)])
+def test_models_of_many_rows_come_in_smaller_blocks(monkeypatch, values_at_once, lengths):
+    with pytensor.config.change_flags(mode="FAST_COMPILE"), pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, observed=np.arange(400.0))
+    draws = {"mu": np.random.default_rng(0).normal(size=(2, 100))}
+    space = space_for_models(open_merged(az_swiss.merge([draws], powers=1), "posterior"))
+    calls, called = [], evaluation._called
+
+    def watched(density, label, method, points):
+        calls.append(len(points))
+        return called(density, label, method, points)
+
+    monkeypatch.setattr(evaluation, "_called", watched)
+    requests = {"b0": [Request("grad_log_likelihood", np.linspace(-1, 1, 25)[:, None])]}
+    results = []
+    for most in (evaluation.VALUES_AT_ONCE, values_at_once):
+        monkeypatch.setattr(evaluation, "VALUES_AT_ONCE", most)
+        with evaluating({"b0": model}, space) as evaluate:
+            results += evaluate(requests)["b0"]
+    assert calls == [25, *lengths]
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-12)
+
+
+def test_every_executor_gives_the_same(densities, processes, dask_client):
+    points = np.random.default_rng(1).standard_normal((120, 3))
+    with evaluating(densities, None) as evaluate:
+        expected = [scores(evaluate, LABELS, points + shift) for shift in (0, 1)]
+    with ThreadPoolExecutor(2) as threads:
+        for executor in (threads, processes, dask_client):
+            with evaluating(densities, None, executor) as evaluate:
+                found = [scores(evaluate, LABELS, points + shift) for shift in (0, 1)]
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_workers_keep_their_densities():
+    heavy = {label: Counted(1.0, size=10**5) for label in LABELS}
+    Counted.pickled = 0
+    points = np.zeros((4, 2))
+    with (
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+        evaluating(heavy, None, pool) as evaluate,
+    ):
+        for _ in range(5):
+            scores(evaluate, LABELS, points)
+    assert Counted.pickled == 3
+
+
+@pytest.mark.parametrize("where", ["here", "processes"])
+def test_a_density_that_raises_is_named(densities, processes, where):
+    class Failing(Quadratic):
+        def grad_log_likelihood(self, x):
+            raise ZeroDivisionError("no such luck")
+
+    densities["west"] = Failing(1.0)
+    message = 'batch "west": grad_log_likelihood raised ZeroDivisionError: no such luck'
+    with (
+        evaluating(densities, None, processes if where == "processes" else None) as evaluate,
+        pytest.raises(RuntimeError, match=message),
+    ):
+        scores(evaluate, LABELS, np.ones((2, 2)))
+
+
+def test_errors_of_an_executor_name_the_batch(densities):
+    class Deadly(Quadratic):
+        def grad_log_likelihood(self, x):
+            os._exit(1)
+
+    with (
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+        evaluating({"west": Deadly(1.0)}, None, pool) as evaluate,
+        pytest.raises(BrokenExecutor) as caught,
+    ):
+        scores(evaluate, ["west"], np.ones((2, 2)))
+    assert any('batch "west"' in note for note in caught.value.__notes__)
+
+
+def test_refine_and_certify_on_processes(processes):
+    rng = np.random.default_rng(2)
+    densities = [Quadratic(centre) for centre in (0.5, 1.0)]
+    draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 300, 2))} for one in densities]
+    merged = az_swiss.merge(draws, kind="inflated")
+    results = []
+    for executor in (None, processes):
+        options = {"executor": executor, "random_seed": 1, "progressbar": False}
+        refined = az_swiss.refine(merged, densities, **options)
+        results.append(az_swiss.certify(refined, densities, **options))
+    for group, name in (("posterior", "x"), ("swiss_certificate", "log_weight")):
+        np.testing.assert_array_equal(results[0][group][name], results[1][group][name])
+
+
+def test_progress_is_shown(capsys):
+    densities = [Quadratic(centre) for centre in (0.5, 1.0)]
+    rng = np.random.default_rng(3)
+    draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 100, 1))} for one in densities]
+    merged = az_swiss.merge(draws, kind="inflated")
+    az_swiss.certify(merged, densities, draws=100)
+    assert "Certifying" in capsys.readouterr().err
+    az_swiss.certify(merged, densities, draws=100, progressbar=False)
+    assert capsys.readouterr().err == ""
