@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import errno
-import hashlib
 import json
 import numbers
 import os
@@ -14,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+import joblib
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss.data import containers, schema
@@ -58,20 +58,50 @@ def fingerprint(data: Any) -> str:
     Returns
     -------
     str
-        Sixteen hexadecimal digits.
+        Sixteen hexadecimal digits, the same in every process.
 
     Examples
     --------
     >>> import numpy as np
+    import pandas as pd
     >>> from arviz_swiss.parallel.store import fingerprint
     >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
     True
     >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.arange(3.0)})
     False
     """
-    digest = hashlib.sha256()
-    _feed(digest, data)
-    return digest.hexdigest()[:16]
+    return joblib.hash(_plain(data))[:16]
+
+
+def _plain(data: Any) -> Any:
+    """Return nested lists of text, arrays by their hash, one at a time.
+
+    By itself joblib.hash tells apart equal values that lie otherwise in memory, or of which one
+    object stands in two places, and orders keys of several types by a hash of the process.
+    """
+    if isinstance(data, str):
+        return data
+    if isinstance(data, PRINTED):
+        return [type(data).__name__, repr(data)]
+    if isinstance(data, xr.Dataset | xr.DataArray):
+        return _plain(data.to_dict(data="array"))
+    if isinstance(data, Mapping):
+        return ["mapping", *([_plain(k), _plain(data[k])] for k in sorted(data, key=repr))]
+    if isinstance(data, set | frozenset):
+        return ["set", *sorted(map(fingerprint, data))]
+    if hasattr(data, "iloc"):
+        columns = data.items() if data.ndim == 2 else [(data.name, data)]
+        named = [[_plain(name), _plain(column.to_numpy())] for name, column in columns]
+        return ["table", named, _plain(data.index.to_numpy())]
+    if isinstance(data, np.ndarray) and not data.dtype.hasobject:
+        return ["array", joblib.hash(np.ascontiguousarray(data))]
+    if isinstance(data, np.ndarray):
+        all_text = pd.api.types.infer_dtype(data.ravel(), skipna=False) == "string"
+        values = pd.util.hash_array(data.ravel()) if all_text else data.tolist()
+        return ["array of objects", list(data.shape), _plain(values)]
+    if isinstance(data, list | tuple):
+        return [type(data).__name__, *map(_plain, data)]
+    return ["object", joblib.hash(data)]
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
@@ -329,31 +359,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _feed(digest, data: Any) -> None:
-    """Feed values one by one, each with its type and length: no two may read alike."""
-    if isinstance(data, PRINTED):
-        text = repr(data)
-        digest.update(f"{len(text)} {text}".encode())
-    elif isinstance(data, xr.Dataset | xr.DataArray):
-        _feed(digest, data.to_dict(data="array"))
-    elif isinstance(data, Mapping):
-        digest.update(f"mapping {len(data)} ".encode())
-        for name in sorted(data, key=str):
-            _feed(digest, name)
-            _feed(digest, data[name])
-    elif hasattr(data, "iloc"):
-        columns = data.items() if data.ndim == 2 else [(data.name, data)]
-        _feed(digest, [(name, column.to_numpy()) for name, column in columns])
-        _feed(digest, data.index.to_numpy())
-    elif isinstance(data, np.ndarray) and not data.dtype.hasobject:
-        digest.update(f"{data.dtype.str}{data.shape} ".encode())
-        digest.update(data.tobytes())
-    elif isinstance(data, np.ndarray | list | tuple):
-        shape = data.shape if isinstance(data, np.ndarray) else len(data)
-        digest.update(f"{type(data).__name__}{shape} ".encode())
-        for value in data.flat if isinstance(data, np.ndarray) else data:
-            _feed(digest, value)
-    else:
-        digest.update(cloudpickle.dumps(data))
