@@ -105,19 +105,7 @@ def _plain(data: Any) -> Any:
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings that a folder was made with, or None if it holds no batches yet.
-
-    Parameters
-    ----------
-    folder : Path
-        It need not exist.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds batches but no settings, or settings that `create_settings` did not
-        write.
-    """
+    """Return the settings that a folder was made with, or None if it holds no batches yet."""
     path = folder / SETTINGS
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
@@ -146,19 +134,7 @@ def _not_settings(path: Path, reason: str) -> ValueError:
 
 
 def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a folder whose batches were made with other settings.
-
-    Parameters
-    ----------
-    recorded, settings : mapping
-        The settings of the folder, and those of now. Both are flat.
-    folder : Path
-        Named in the error.
-
-    Raises
-    ------
-    ValueError
-        If any setting differs; each is named with its old and its new value.
+    """Refuse a folder whose batches were made with other settings; both are flat.
 
     Examples
     --------
@@ -187,22 +163,9 @@ def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folde
 def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
     """Make the folder if need be and record the settings in it, unless it has settings already.
 
-    Parameters
-    ----------
-    folder : Path
-    settings : mapping
-        Flat, of text, numbers and None, with a `random_seed`.
-
-    Returns
-    -------
-    bool
-        Whether these are now the folder's settings. False if another process was first: of several
-        at once, one alone gets True, and the others read what it wrote, whole.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be made or written to.
+    Returns whether these are now the folder's settings: of several processes at once, one alone
+    gets True, and the others read what it wrote, whole. Settings are flat, of text, numbers and
+    None, with a `random_seed`.
     """
     text = json.dumps(settings, indent=2) + "\n"
     try:
@@ -221,17 +184,7 @@ def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
 def write_batch(folder: Path, label: str, idata: Any) -> None:
     """Write one batch, so that its file is either complete or not there.
 
-    Parameters
-    ----------
-    folder : Path
-    label : str
-        The batch's name; the file is named after it.
-    idata : InferenceData or DataTree
-
-    Raises
-    ------
-    OSError
-        If the disk is full or the folder is not writable. Nothing is left behind then.
+    Nothing is left behind if the disk is full.
     """
     # HDF5 crashes the whole process when the disk fills up under it, so it never sees the disk.
     groups = containers.read(idata).groups
@@ -248,30 +201,10 @@ def write_batch(folder: Path, label: str, idata: Any) -> None:
 
 
 def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None) -> Any | None:
-    """Read one batch, or return None if it is not there or not whole.
+    """Read one batch into memory, or return None if it is not there or not whole.
 
-    Parameters
-    ----------
-    folder : Path
-    label : str
-        The batch's name.
-    attrs : mapping, optional
-        Attributes that its posterior must have: they tell the run that it belongs to.
-
-    Returns
-    -------
-    InferenceData, DataTree or None
-        In memory; the file is closed.
-
-    Raises
-    ------
-    ValueError
-        If the file is whole but of another run or batch. It is left alone.
-
-    Warns
-    -----
-    MergeWarning
-        If there is a file but it cannot be read to its end.
+    `attrs` are attributes that its posterior must have: they tell the run that it belongs to. A
+    file of another run or batch is refused, and left alone.
     """
     path = _path(folder, label)
     if not path.exists():
