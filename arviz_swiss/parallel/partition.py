@@ -267,7 +267,7 @@ def _equals_itself(label: Any) -> bool:
 
 def _column(data: Any, labels: Any, argument: str) -> np.ndarray:
     """Labels as an array; a name is looked up among the columns of the data."""
-    if not isinstance(labels, tuple) and (not isinstance(labels, Hashable) or np.ndim(labels)):
+    if not isinstance(labels, tuple) and (np.ndim(labels) or not isinstance(labels, Hashable)):
         return np.asarray(labels)
     if _has_column(data, labels):
         return np.asarray(data[labels])

@@ -45,19 +45,22 @@ LARGE = 20
 class Graph(NamedTuple):
     """Computations of some values, and of data that may be exchanged."""
 
-    outputs: list[Variable]
-    values: list[Variable]
-    data: list[Variable]
+    outputs: Sequence[Variable]
+    values: Sequence[Variable]
+    data: Sequence[Variable]
 
     def equals(self, other: "Graph") -> bool:
         """Tell whether another graph computes the same, all but the data node by node."""
-        inputs, others = [*self.values, *self.data], [*other.values, *other.data]
+        inputs: list[Any] = [*self.values, *self.data]
+        others: list[Any] = [*other.values, *other.data]
         if len(self.outputs) != len(other.outputs):
             return False
         if [each.type for each in inputs] != [each.type for each in others]:
             return False
         try:
-            return equal_computations(self.outputs, other.outputs, in_xs=inputs, in_ys=others)
+            return equal_computations(
+                list(self.outputs), list(other.outputs), in_xs=inputs, in_ys=others
+            )
         except RecursionError:  # in doubt, another one
             return False
 
@@ -79,34 +82,8 @@ def compile_once(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> Any:
     """Compile a model for nutpie, or put its data into an equal model that was compiled before.
 
     Data in ``pm.Data`` can be swapped; data that the model holds as constants cannot. Any doubt,
-    such as an operation that cannot be compared, is a reason to compile.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model of one batch, tempered.
-    shapes : dict
-        The shapes of its free variables.
-
-    Returns
-    -------
-    nutpie.CompiledModel
-        Equal to ``nutpie.compile_pymc_model(model)``.
-
-    Examples
-    --------
-    >>> import nutpie
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.compiling import compile_once
-    >>> def build(y):
-    ...     with pm.Model() as model:
-    ...         mu = pm.Normal("mu")
-    ...         pm.Normal("y", mu, observed=pm.Data("y_data", y))
-    ...     return model
-    >>> first = compile_once(build([1.0, 2.0]), {"mu": ()})
-    >>> second = compile_once(build([5.0]), {"mu": ()})
-    >>> second.compiled_logp_func is first.compiled_logp_func
-    True
+    such as an operation that cannot be compared, is a reason to compile. `shapes` are those of the
+    free variables. What is returned equals ``nutpie.compile_pymc_model(model)``.
     """
     import nutpie
 
@@ -167,7 +144,7 @@ def _read_model(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> _Model:
     )
 
 
-def _is_same(old: _Model, new: _Model, swappable: set[str | None]) -> bool:
+def _is_same(old: _Model, new: _Model, swappable: set[str]) -> bool:
     """Tell whether the old model, with the data of the new one, is the new model."""
     if not new.data or not old.data or set(old.data) != set(new.data):
         return False
@@ -207,7 +184,7 @@ def _swap(old: _Model, new: _Model, compiled: Any) -> Any:
     return compiled.with_data(**{name: values[name] for name in _swappable(compiled)})
 
 
-def _swappable(compiled: Any) -> set[str | None]:
+def _swappable(compiled: Any) -> set[str]:
     """Names of the shared variables that are left in the compiled functions."""
     functions = (compiled.logp_func, compiled.expand_func)
     return {var.name for function in functions for var in function.get_shared()}
@@ -248,8 +225,10 @@ def compile_points(
 def _lift(graph: Variable, values: Sequence[Variable]) -> tuple[Graph, list[np.ndarray]]:
     """Make inputs of all data, with lengths left open, so that graphs of two batches are alike."""
     leaves = [var for var in ancestors([graph], blockers=values) if _is_data(var)]
-    data = [
-        pt.tensor(dtype=leaf.type.dtype, shape=[1 if n == 1 else None for n in leaf.type.shape])
+    data: list[Variable] = [
+        pt.tensor(
+            dtype=leaf.type.dtype, shape=tuple(1 if n == 1 else None for n in leaf.type.shape)
+        )
         for leaf in leaves
     ]
     (lifted,) = clone_replace(
@@ -269,12 +248,15 @@ def _value(var: Any) -> np.ndarray:
 
 
 def _compile(graph: Graph, gradient: bool) -> Callable:
-    many = [
+    many: list[Any] = [
         pt.tensor(dtype=value.type.dtype, shape=(None, *value.type.shape)) for value in graph.values
     ]
+    values: Any
     (values,) = vectorize_graph(graph.outputs, dict(zip(graph.values, many, strict=True)))
     # points do not interact: the gradient of the sum is each point's own gradient
-    outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore") if gradient else [values]
+    outputs: Any = [values]
+    if gradient:
+        outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore")
     # In C, where there is a compiler: Numba, PyMC 6's default, is as fast at many points at once
     # but takes half a minute to compile.
     mode = Mode("cvm", "fast_run") if pytensor.config.cxx else None

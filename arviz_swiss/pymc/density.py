@@ -156,12 +156,12 @@ def _check_transforms(model: pm.Model, space: MergeSpace, label: str) -> None:
         if name not in own:
             _refuse_transform(label, name, "the model does not transform it")
     stays = [name for name in own if name not in space.transformed]
-    found = ModelSpace(model, untransformed=stays).fitted_to(space.own)
-    found = found.backward(space.unconstrained)
+    own_space = ModelSpace(model, untransformed=stays).fitted_to(space.own)
+    images = own_space.backward(space.unconstrained)
     for name in space.transformed:
         expected = space.constrained[name]
-        if found[name].shape != expected.shape or not np.allclose(
-            found[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
+        if images[name].shape != expected.shape or not np.allclose(
+            images[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
         ):
             _refuse_transform(label, name, "the model's own transform is another one")
 

@@ -113,7 +113,7 @@ def fractionate(
         )
     warn_of_potentials(model, "is counted once in each batch")
     tempered = copy_model(model)
-    if fraction is None:
+    if total_size is not None:
         fraction = rows_of_total(tempered, total_size) / total_size
     else:
         fraction = check_number("fraction", fraction, upper=1.0)

@@ -109,8 +109,8 @@ def evaluate(function: Vectorized, arrays: Mapping[str, np.ndarray]) -> Arrays:
 
 def names_among(graph: pt.TensorVariable, variables: Sequence[pt.TensorVariable]) -> list[str]:
     """Name those of the variables that a graph depends on."""
-    found = set(ancestors([graph]))
-    return [var.name for var in variables if var in found]
+    reached = set(ancestors([graph]))
+    return [str(var.name) for var in variables if var in reached]
 
 
 def shapes_of(variables: Mapping[str, pt.TensorVariable]) -> dict[str, tuple[int, ...]]:

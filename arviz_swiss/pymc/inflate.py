@@ -89,7 +89,7 @@ def inflate(
     check_one_of("inflate", power=power, total_size=total_size)
     warn_of_potentials(model, "multiplies the likelihood by a term that is not inflated")
     tempered = copy_model(model)
-    if power is None:
+    if total_size is not None:
         power = total_size / rows_of_total(tempered, total_size)
     else:
         power = check_number("power", power, upper=np.inf)

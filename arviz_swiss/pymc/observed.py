@@ -32,7 +32,7 @@ def observed_values(model: pm.Model) -> dict[str, np.ndarray]:
 
 def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:
     """Length of the first axis of each observed variable, as it follows from the data."""
-    rows = {}
+    rows: dict[str, pt.TensorVariable | int] = {}
     for rv in model.observed_RVs:
         imputed = _imputed_whole(model, rv.name, "_observed")
         value = model.rvs_to_values[rv]

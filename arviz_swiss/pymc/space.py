@@ -281,7 +281,7 @@ class ModelSpace:
                     on_circle = np.exp(1j * np.asarray(arrays[name]))
                     sample_ndim = on_circle.ndim - self._free[name].type.ndim
                     totals[name] += on_circle.sum(axis=tuple(range(sample_ndim)))
-            recentred._centres = {name: np.angle(total) for name, total in totals.items()}
+            recentred._centres = {n: np.asarray(np.angle(total)) for n, total in totals.items()}
         return recentred
 
     def layout(self, constrained: Layout, example: Mapping[str, np.ndarray]) -> Layout:

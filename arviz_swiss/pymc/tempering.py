@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -91,7 +91,7 @@ def copy_model(model: pm.Model) -> pm.Model:
     return copied
 
 
-def rows_of_total(model: pm.Model, total_size: int) -> pt.TensorVariable | int:
+def rows_of_total(model: pm.Model, total_size: Any) -> Any:
     """Rows of the batch, symbolic where they may change, known not to exceed the total."""
     rows = observed_rows(model)
     is_number = isinstance(total_size, int | float | np.number)

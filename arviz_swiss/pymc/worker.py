@@ -96,11 +96,13 @@ def temper(
     follows = _one_entry_per_row(model, rows)
     if kind == "inflated":
         return inflate(model, total_size=total) if follows else inflate(model, total / rows)
-    local = [rv.name for rv in model.free_RVs if rv.name in local]
-    options = {"local": local, "untransformed": untransformed}
-    if follows:
-        return fractionate(model, total_size=total, **options)
-    return fractionate(model, rows / total, **options)
+    return fractionate(
+        model,
+        None if follows else rows / total,
+        total_size=total if follows else None,
+        local=[rv.name for rv in model.free_RVs if rv.name in local],
+        untransformed=untransformed,
+    )
 
 
 def sample_task(task: Task) -> Any:

@@ -24,12 +24,12 @@ from arviz_swiss.pymc.compiling import CACHE_VARIABLE
 
 
 def test_resuming_a_folder(quick, tmp_path):
-    idatas = quick(build, batches=4, random_seed=11)
+    idatas = quick(mean_only, batches=3, random_seed=11)
     folder = tmp_path / "runs"
-    first = quick(build, batches=4, random_seed=11, folder=str(folder))
+    first = quick(mean_only, batches=3, random_seed=11, folder=str(folder))
     assert_same_draws(first, idatas)
     assert {path.name for path in folder.iterdir()} == {
-        *(f"b{i}.nc" for i in range(4)),
+        *(f"b{i}.nc" for i in range(3)),
         "settings.json",
     }
     (folder / "b1.nc").unlink()
@@ -38,7 +38,7 @@ def test_resuming_a_folder(quick, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
 
     with pytest.warns(MergeWarning, match=r"batch b2: .*sampled again"):
-        resumed = quick(build, batches=4, folder=folder)  # the seed is that of the folder
+        resumed = quick(mean_only, batches=3, folder=folder)  # the seed is that of the folder
 
     assert_same_draws(resumed, idatas)
     changed = {
@@ -47,7 +47,7 @@ def test_resuming_a_folder(quick, tmp_path):
     assert changed == {"b1.nc", "b2.nc"}
 
     changes = {
-        "batches": 5,
+        "batches": 4,
         "kind": "fractionated",
         "draws": 70,
         "tune": 50,
@@ -61,10 +61,10 @@ def test_resuming_a_folder(quick, tmp_path):
     for name, value in changes.items():
         setting = "sample_kwargs" if name == "target_accept" else name
         with pytest.raises(ValueError, match=rf"other settings: .*\b{setting}: .* → "):
-            quick(build, **{"batches": 4, "folder": folder, name: value})
+            quick(mean_only, **{"batches": 3, "folder": folder, name: value})
     with pytest.raises(ValueError, match=r"other settings: data: \w+ → \w+\."):
-        quick(build, DATA.assign(x=DATA["x"] + 1), batches=4, folder=folder)
-    assert_same_draws(quick(build, batches=4, folder=folder), idatas)
+        quick(mean_only, DATA.assign(x=DATA["x"] + 1), batches=3, folder=folder)
+    assert_same_draws(quick(mean_only, batches=3, folder=folder), idatas)
 
 
 def test_a_folder_is_not_resumed_with_another_model(quick, tmp_path):

@@ -95,9 +95,9 @@ def test_draws_are_from_the_inflated_sub_posterior(run):
 
 
 def test_other_seeds_give_other_batches_and_draws(quick):
-    first, other = (quick(build, batches=4, random_seed=seed)[0] for seed in (11, 12))
+    first, other = (quick(mean_only, batches=2, random_seed=seed)[0] for seed in (11, 12))
     assert not np.array_equal(first.observed_data["y"], other.observed_data["y"])
-    assert not np.array_equal(first.posterior["beta"], other.posterior["beta"])
+    assert not np.array_equal(first.posterior["mu"], other.posterior["mu"])
 
 
 def test_batches_do_not_share_random_numbers(quick):
@@ -135,13 +135,13 @@ def test_other_kinds(quick, kind):
 @pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 @pytest.mark.parametrize("kind", ["inflated", "fractionated", "full_prior"])
 def test_merge_needs_no_further_argument(quick, kind):
-    idatas = quick(mean_only, batches=3, kind=kind, draws=500, tune=500, chains=2, random_seed=8)
+    idatas = quick(mean_only, batches=3, kind=kind, draws=500, tune=200, random_seed=8)
     merged = merge(idatas)
     y = DATA["y"].to_numpy()
     precision = 1 / 100 + len(y)
     draws = merged.posterior["mu"].values
-    # moments of 1000 draws of each of three batches; a fifth of them effective
-    bound = 4.5 / np.sqrt(200)
+    # moments of 500 draws of each of three batches; a fifth of them effective
+    bound = 4.5 / np.sqrt(100)
     assert abs(draws.mean() - y.sum() / precision) < bound * precision**-0.5
     assert abs(draws.std() * precision**0.5 - 1) < bound
 
@@ -165,9 +165,7 @@ def with_missing_outcomes(batch):
 @pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
 def test_missing_outcomes_in_one_batch_only(quick):
     data = DATA.assign(y=DATA["y"].where(DATA.index != 7))
-    idatas = quick(
-        with_missing_outcomes, data, batches=2, draws=300, tune=300, chains=2, random_seed=1
-    )
+    idatas = quick(with_missing_outcomes, data, batches=2, draws=300, tune=200, random_seed=1)
     for order in (idatas, idatas[::-1]):
         merged = merge(order)
         assert list(merged.posterior.data_vars) == ["mu"]
