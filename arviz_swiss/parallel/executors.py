@@ -2,25 +2,29 @@
 
 import contextlib
 import functools
-import multiprocessing
 import os
 import pickle
 import queue
 import sys
 import sysconfig
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError as FutureCancelled
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from multiprocessing.context import SpawnContext, SpawnProcess
+from concurrent.futures import Executor, Future
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import cloudpickle
+__all__ = ["Outcome", "Portable", "check_executor", "run"]
 
-__all__ = ["Outcome", "Portable", "check_executor", "is_own", "run"]
+# Numbers of threads that libraries read when they are loaded: one each, as one process a core runs.
+ONE_THREAD = {
+    f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB", "NUMEXPR")
+}
+# Seconds between two looks at whether the caller still lives.
+PARENT_INTERVAL = 1.0
 
 
 class Outcome(NamedTuple):
@@ -33,14 +37,8 @@ class Outcome(NamedTuple):
 class Portable:
     """Carry any object to a worker, closures and functions of a notebook or script included.
 
-    Nothing is copied until the object is pickled, so threads share it with the caller.
-
-    Parameters
-    ----------
-    value : object
-        What to carry.
-    by_value : callable, optional
-        A function whose module is sent along, for workers that cannot import that module.
+    Nothing is copied until the object is pickled, so threads share it with the caller. The module
+    of the function `by_value` is sent along, for workers that cannot import it.
 
     Examples
     --------
@@ -120,17 +118,6 @@ def run(
                 future.cancel()
 
 
-@contextlib.contextmanager
-def _running(executor: Any, n_tasks: int) -> Iterator[Executor]:
-    if executor is None:
-        with _own_processes(min(n_tasks, _cores())) as pool:
-            yield pool
-    elif _is_dask_client(executor):
-        yield executor.get_executor(pure=False)
-    else:
-        yield executor
-
-
 def check_executor(executor: Any) -> None:
     """Refuse what cannot run anything, before anything is shown or computed."""
     if executor is None or isinstance(executor, Executor):
@@ -148,21 +135,44 @@ def check_executor(executor: Any) -> None:
 
 
 @contextlib.contextmanager
-def _own_processes(workers: int) -> Iterator[Executor]:
-    pool = ProcessPoolExecutor(workers, mp_context=_Context(), initializer=_end_with_parent)
+def _running(executor: Any, n_tasks: int) -> Iterator[Executor]:
+    if executor is None:
+        with _own_processes(n_tasks) as pool:
+            yield pool
+    elif _is_dask_client(executor):
+        yield executor.get_executor(pure=False)
+    else:
+        yield executor
+
+
+@contextlib.contextmanager
+def _own_processes(n_tasks: int) -> Iterator[Executor]:
+    """Start processes by joblib's loky, which does not run the caller's script a second time."""
+    from joblib import cpu_count
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(
+        min(n_tasks, cpu_count()),
+        env=ONE_THREAD,
+        initializer=_end_with_parent,
+        initargs=(os.getpid(),),
+    )
     try:
         yield pool
-    except BaseException:
-        # shutdown would wait for batches that nobody will read
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        # all is done, or nobody will read what is not
+        pool.shutdown(kill_workers=True)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _end_with_parent(parent: int) -> None:
+    """End this worker when the process that started it is killed, instead of waiting for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_INTERVAL)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _is_dask_client(executor: Any) -> bool:
@@ -222,6 +232,8 @@ def _unpack(content: bytes) -> Portable:
 
 def _pickle_by_value(value: Any, function: Callable | None) -> bytes:
     """Pickle with the function's module by value, else by reference if that cannot be pickled."""
+    import cloudpickle
+
     module = _own_module(function)
     if module is None:
         return cloudpickle.dumps(value)
@@ -234,73 +246,11 @@ def _pickle_by_value(value: Any, function: Callable | None) -> bytes:
     return cloudpickle.dumps(value)
 
 
-def is_own(function: Callable) -> bool:
-    """Tell a user's own function, of a notebook, script or module, from one that is installed.
-
-    Parameters
-    ----------
-    function : callable
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> import textwrap
-    >>> from arviz_swiss.parallel.executors import is_own
-    >>> is_own(lambda x: x), is_own(textwrap.dedent)
-    (True, False)
-    """
-    file = getattr(_module_of(function), "__file__", None)
-    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-    return file is None or not file.startswith(installed)
-
-
 def _own_module(function: Callable | None) -> ModuleType | None:
     """Return the module of a user's function, unless it is installed and so known to workers."""
-    module = _module_of(function)
-    has_file = getattr(module, "__file__", None) is not None
-    return module if has_file and is_own(function) else None
-
-
-def _module_of(function: Callable | None) -> ModuleType | None:
     while isinstance(function, functools.partial):
         function = function.func
-    return sys.modules.get(getattr(function, "__module__", None) or "")
-
-
-def _end_with_parent() -> None:
-    """End this worker when the process that started it is killed, instead of waiting for ever."""
-
-    def wait() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-class _Process(SpawnProcess):
-    """A spawned process that does not run the caller's script a second time.
-
-    Python imports the main script in every spawned process, to find the functions that were
-    pickled by reference, and so demands `if __name__ == "__main__":` around everything. Tasks carry
-    their functions by value, so the script is not needed.
-    """
-
-    @staticmethod
-    def _Popen(process_obj):
-        main = sys.modules["__main__"]
-        hidden = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
-        vars(main).pop("__file__", None)
-        main.__spec__ = None
-        try:
-            return SpawnProcess._Popen(process_obj)
-        finally:
-            vars(main).update(hidden)
-
-
-class _Context(SpawnContext):
-    """The start method "spawn", with processes that do not import the main script."""
-
-    Process = _Process
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    return None if file is None or file.startswith(installed) else module

@@ -152,31 +152,7 @@ def take(data: Any, index: Any) -> Any:
 
 
 def row_count(data_or_n: Any) -> int:
-    """Count the rows of the data types that `partition` takes; an int is its own count.
-
-    Parameters
-    ----------
-    data_or_n : int, array, DataFrame, dict of arrays, or xarray Dataset
-        The data, or the number of rows.
-
-    Returns
-    -------
-    int
-        The number of rows.
-
-    Raises
-    ------
-    ValueError
-        If the arrays of a dict have different lengths, or a Dataset has no single row dimension.
-    TypeError
-        If `data_or_n` has no rows.
-
-    Examples
-    --------
-    >>> from arviz_swiss.parallel.partition import row_count
-    >>> row_count({"x": [[1, 2], [3, 4], [5, 6]], "y": [0, 1, 0]})
-    3
-    """
+    """Count the rows of the data types that `partition` takes; an int is its own count."""
     if isinstance(data_or_n, int | np.integer) and not isinstance(data_or_n, bool):
         return int(data_or_n)
     if _is_dataset(data_or_n):
@@ -184,7 +160,7 @@ def row_count(data_or_n: Any) -> int:
     if isinstance(data_or_n, Mapping):
         return _common_length(data_or_n)
     shape = data_or_n.shape if hasattr(data_or_n, "shape") else None
-    if isinstance(data_or_n, list) and any(getattr(one, "ndim", 0) for one in data_or_n):
+    if isinstance(data_or_n, list) and any(getattr(entry, "ndim", 0) for entry in data_or_n):
         raise TypeError(
             "A list of arrays may hold rows or columns. Pass columns as a dict of arrays, and rows "
             "as one array."
@@ -209,10 +185,10 @@ def _row_dimension(dataset: Any) -> Hashable:
     dims = [set(variable.dims) for variable in dataset.data_vars.values()]
     shared = set.intersection(*dims) if dims else set()
     if len(shared) != 1:
-        found = ", ".join(sorted(map(repr, shared))) or "none"
+        names = ", ".join(sorted(map(repr, shared))) or "none"
         raise ValueError(
             "Expected exactly one dimension common to all variables of the Dataset, which is then "
-            f"the dimension of the rows; found {found}. Pass the number of rows to partition and "
+            f"the dimension of the rows; found {names}. Pass the number of rows to partition and "
             "select with Dataset.isel, or a Dataset with only the variables that have rows."
         )
     return shared.pop()
@@ -291,7 +267,7 @@ def _equals_itself(label: Any) -> bool:
 
 def _column(data: Any, labels: Any, argument: str) -> np.ndarray:
     """Labels as an array; a name is looked up among the columns of the data."""
-    if not isinstance(labels, tuple) and (not isinstance(labels, Hashable) or np.ndim(labels)):
+    if not isinstance(labels, tuple) and (np.ndim(labels) or not isinstance(labels, Hashable)):
         return np.asarray(labels)
     if _has_column(data, labels):
         return np.asarray(data[labels])
@@ -347,9 +323,8 @@ def _deal_groups(
         groups = largest_first[strata[largest_first] == number]
         for start in range(0, groups.size, batches):
             dealt = groups[start : start + batches]
-            chosen = _smallest(filled, dealt.size, rng)
-            owner[dealt] = chosen
-            filled[chosen] += sizes[dealt]
+            owner[dealt] = _smallest(filled, dealt.size, rng)
+            filled[owner[dealt]] += sizes[dealt]
     return owner
 
 

@@ -12,15 +12,7 @@ INTERVAL = 0.5
 
 
 class Bar:
-    """A progress bar that may be absent.
-
-    Parameters
-    ----------
-    description : str
-        What is done.
-    shown : tqdm, optional
-        Nothing is shown when absent.
-    """
+    """A progress bar that may be absent: nothing is shown without a bar of tqdm."""
 
     def __init__(self, description: str, shown: Any = None):
         self._description, self._stage, self._shown = description, "", shown
@@ -67,22 +59,9 @@ class Bar:
 def progress(
     total: int, description: str, show: bool = True, done: int = 0, unit: str = "batch"
 ) -> Iterator[Bar]:
-    """Show a bar over batches while the context lasts.
+    """Show a bar of at most `total` steps, those `done` before included, while the context lasts.
 
-    Parameters
-    ----------
-    total : int
-        How often the bar will be moved at most, what is `done` before included.
-    description : str
-    show : bool, default True
-    done : int, default 0
-    unit : str, default "batch"
-        What is counted.
-
-    Yields
-    ------
-    Bar
-        Moves the bar by one when called; does nothing if it is not wanted or tqdm is not installed.
+    The bar moves by one when called; it does nothing if it is not wanted or tqdm is not installed.
 
     Examples
     --------
@@ -103,12 +82,7 @@ def progress(
 def waiting_for(begun: Callable[[], bool], bar: Bar, stage: str) -> Iterator[None]:
     """Show a stage, and let the clock go on, until something has begun.
 
-    Parameters
-    ----------
-    begun : callable
-        Asked every half second, in another thread.
-    bar : Bar
-    stage : str
+    `begun` is asked every half second, in another thread.
     """
     ended = threading.Event()
     bar.stage(stage)

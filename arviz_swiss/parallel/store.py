@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import errno
-import hashlib
 import json
 import numbers
 import os
@@ -14,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+import joblib
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from arviz_swiss.data import containers, schema
@@ -58,36 +58,54 @@ def fingerprint(data: Any) -> str:
     Returns
     -------
     str
-        Sixteen hexadecimal digits.
+        Sixteen hexadecimal digits, the same in every process.
 
     Examples
     --------
     >>> import numpy as np
+    import pandas as pd
     >>> from arviz_swiss.parallel.store import fingerprint
     >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
     True
     >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.arange(3.0)})
     False
     """
-    digest = hashlib.sha256()
-    _feed(digest, data)
-    return digest.hexdigest()[:16]
+    return joblib.hash(_plain(data))[:16]
+
+
+def _plain(data: Any) -> Any:
+    """Return nested lists of text, arrays by their hash, one at a time.
+
+    By itself joblib.hash tells apart equal values that lie otherwise in memory, or of which one
+    object stands in two places, and orders keys of several types by a hash of the process.
+    """
+    if isinstance(data, str):
+        return data
+    if isinstance(data, PRINTED):
+        return [type(data).__name__, repr(data)]
+    if isinstance(data, xr.Dataset | xr.DataArray):
+        return _plain(data.to_dict(data="array"))
+    if isinstance(data, Mapping):
+        return ["mapping", *([_plain(k), _plain(data[k])] for k in sorted(data, key=repr))]
+    if isinstance(data, set | frozenset):
+        return ["set", *sorted(map(fingerprint, data))]
+    if hasattr(data, "iloc"):
+        columns = data.items() if data.ndim == 2 else [(data.name, data)]
+        named = [[_plain(name), _plain(column.to_numpy())] for name, column in columns]
+        return ["table", named, _plain(data.index.to_numpy())]
+    if isinstance(data, np.ndarray) and not data.dtype.hasobject:
+        return ["array", joblib.hash(np.ascontiguousarray(data))]
+    if isinstance(data, np.ndarray):
+        all_text = pd.api.types.infer_dtype(data.ravel(), skipna=False) == "string"
+        values = pd.util.hash_array(data.ravel()) if all_text else data.tolist()
+        return ["array of objects", list(data.shape), _plain(values)]
+    if isinstance(data, list | tuple):
+        return [type(data).__name__, *map(_plain, data)]
+    return ["object", joblib.hash(data)]
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings that a folder was made with, or None if it holds no batches yet.
-
-    Parameters
-    ----------
-    folder : Path
-        It need not exist.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds batches but no settings, or settings that `create_settings` did not
-        write.
-    """
+    """Return the settings that a folder was made with, or None if it holds no batches yet."""
     path = folder / SETTINGS
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
@@ -116,19 +134,7 @@ def _not_settings(path: Path, reason: str) -> ValueError:
 
 
 def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a folder whose batches were made with other settings.
-
-    Parameters
-    ----------
-    recorded, settings : mapping
-        The settings of the folder, and those of now. Both are flat.
-    folder : Path
-        Named in the error.
-
-    Raises
-    ------
-    ValueError
-        If any setting differs; each is named with its old and its new value.
+    """Refuse a folder whose batches were made with other settings; both are flat.
 
     Examples
     --------
@@ -157,22 +163,9 @@ def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folde
 def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
     """Make the folder if need be and record the settings in it, unless it has settings already.
 
-    Parameters
-    ----------
-    folder : Path
-    settings : mapping
-        Flat, of text, numbers and None, with a `random_seed`.
-
-    Returns
-    -------
-    bool
-        Whether these are now the folder's settings. False if another process was first: of several
-        at once, one alone gets True, and the others read what it wrote, whole.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be made or written to.
+    Returns whether these are now the folder's settings: of several processes at once, one alone
+    gets True, and the others read what it wrote, whole. Settings are flat, of text, numbers and
+    None, with a `random_seed`.
     """
     text = json.dumps(settings, indent=2) + "\n"
     try:
@@ -191,17 +184,7 @@ def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
 def write_batch(folder: Path, label: str, idata: Any) -> None:
     """Write one batch, so that its file is either complete or not there.
 
-    Parameters
-    ----------
-    folder : Path
-    label : str
-        The batch's name; the file is named after it.
-    idata : InferenceData or DataTree
-
-    Raises
-    ------
-    OSError
-        If the disk is full or the folder is not writable. Nothing is left behind then.
+    Nothing is left behind if the disk is full.
     """
     # HDF5 crashes the whole process when the disk fills up under it, so it never sees the disk.
     groups = containers.read(idata).groups
@@ -218,30 +201,10 @@ def write_batch(folder: Path, label: str, idata: Any) -> None:
 
 
 def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None) -> Any | None:
-    """Read one batch, or return None if it is not there or not whole.
+    """Read one batch into memory, or return None if it is not there or not whole.
 
-    Parameters
-    ----------
-    folder : Path
-    label : str
-        The batch's name.
-    attrs : mapping, optional
-        Attributes that its posterior must have: they tell the run that it belongs to.
-
-    Returns
-    -------
-    InferenceData, DataTree or None
-        In memory; the file is closed.
-
-    Raises
-    ------
-    ValueError
-        If the file is whole but of another run or batch. It is left alone.
-
-    Warns
-    -----
-    MergeWarning
-        If there is a file but it cannot be read to its end.
+    `attrs` are attributes that its posterior must have: they tell the run that it belongs to. A
+    file of another run or batch is refused, and left alone.
     """
     path = _path(folder, label)
     if not path.exists():
@@ -329,31 +292,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _feed(digest, data: Any) -> None:
-    """Feed values one by one, each with its type and length: no two may read alike."""
-    if isinstance(data, PRINTED):
-        text = repr(data)
-        digest.update(f"{len(text)} {text}".encode())
-    elif isinstance(data, xr.Dataset | xr.DataArray):
-        _feed(digest, data.to_dict(data="array"))
-    elif isinstance(data, Mapping):
-        digest.update(f"mapping {len(data)} ".encode())
-        for name in sorted(data, key=str):
-            _feed(digest, name)
-            _feed(digest, data[name])
-    elif hasattr(data, "iloc"):
-        columns = data.items() if data.ndim == 2 else [(data.name, data)]
-        _feed(digest, [(name, column.to_numpy()) for name, column in columns])
-        _feed(digest, data.index.to_numpy())
-    elif isinstance(data, np.ndarray) and not data.dtype.hasobject:
-        digest.update(f"{data.dtype.str}{data.shape} ".encode())
-        digest.update(data.tobytes())
-    elif isinstance(data, np.ndarray | list | tuple):
-        shape = data.shape if isinstance(data, np.ndarray) else len(data)
-        digest.update(f"{type(data).__name__}{shape} ".encode())
-        for value in data.flat if isinstance(data, np.ndarray) else data:
-            _feed(digest, value)
-    else:
-        digest.update(cloudpickle.dumps(data))

@@ -1,8 +1,10 @@
 """Everything that needs PyMC: tempered models, and a model's unconstrained space."""
 
+from arviz_swiss.pymc.fractionate import fractionate
+from arviz_swiss.pymc.inflate import inflate
 from arviz_swiss.pymc.sample_batches import BatchError, sample_batches
 from arviz_swiss.pymc.space import ModelSpace
-from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
+from arviz_swiss.pymc.tempering import tempering_attrs
 
 __all__ = [
     "BatchError",

@@ -15,9 +15,16 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import CircularTransform
 from pytensor.graph.traversal import ancestors
 
-from arviz_swiss.pymc.graphs import Arrays, Vectorized, evaluate, names_among, vectorize
-from arviz_swiss.pymc.space import name_of, wrapped
-from arviz_swiss.pymc.usage import arrays_of
+from arviz_swiss.pymc.graphs import (
+    Arrays,
+    Vectorized,
+    arrays_of,
+    evaluate,
+    name_of,
+    names_among,
+    vectorize,
+    wrapped,
+)
 
 __all__ = ["BatchSpace", "depending"]
 
@@ -98,26 +105,13 @@ class BatchSpace:
         self._backward = {name: self._transform(name, "backward") for name in self.transforms}
 
     def describe(self) -> str:
-        """Return the transforms' names as text.
-
-        Returns
-        -------
-        str
-        """
+        """Return the transforms' names as text."""
         return json.dumps({name: name_of(tr) for name, tr in self.transforms.items()})
 
     def forward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Move one batch's local variables that have a transform to the real line.
 
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Draws of shared and local variables, on their own scale.
-
-        Returns
-        -------
-        dict of name to array
-            Angles are cut opposite their circular mean.
+        Angles are cut opposite their circular mean.
         """
         images = {name: evaluate(f, arrays)[name] for name, f in self._forward.items()}
         images |= {name: self._compute(image, arrays) for name, image in self._through.items()}
@@ -130,16 +124,8 @@ class BatchSpace:
     def backward(self, images: Mapping[str, np.ndarray], shared: Mapping[str, Any]) -> Arrays:
         """Move one batch's local variables that have a transform back to their own scale.
 
-        Parameters
-        ----------
-        images : mapping of name to array
-            All local variables, as they were moved.
-        shared : mapping of name to array
-            Shared variables, on their own scale.
-
-        Returns
-        -------
-        dict of name to array
+        `images` holds all local variables, as they were moved; `shared` those of all batches, on
+        their own scale.
         """
         arrays = {**images, **shared}
         for name, function in self._backward.items():  # in the model's order: parents come first
@@ -152,14 +138,7 @@ class BatchSpace:
     def through(self, deterministics: Mapping[str, str]) -> "BatchSpace":
         """Return a space in which local variables are moved as deterministics of them.
 
-        Parameters
-        ----------
-        deterministics : mapping of name to name
-            Of a local variable without a transform, a deterministic that `slopes` finds for it.
-
-        Returns
-        -------
-        BatchSpace
+        The mapping names, of a local variable without a transform, one that `slopes` gives.
         """
         other = copy.copy(self)
         other._through = dict(deterministics)
@@ -168,17 +147,10 @@ class BatchSpace:
     def slopes(self, arrays: Mapping[str, np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
         """Find deterministics such as mu + tau * z: given the shared variables, a line in z.
 
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Draws of shared and local variables, on their own scale.
-
-        Returns
-        -------
-        dict of (variable, deterministic) to array
-            The slope of each element, for local variables that stay on their own scale.
+        Returns the slope of each element, by variable and deterministic, for local variables that
+        stay on their own scale.
         """
-        found = {}
+        slopes = {}
         for image, graph in self._deterministics.items():
             names = [name for name in self._inputs(graph) if name in self._axes]
             if len(names) != 1 or names[0] in {*self.transforms, *self._untransformed}:
@@ -192,28 +164,18 @@ class BatchSpace:
             if there.shape == arrays[name].shape and np.allclose(
                 there, offset + slope * arrays[name], rtol=1e-6, atol=1e-8
             ):
-                found[name, image] = slope
-        return found
+                slopes[name, image] = slope
+        return slopes
 
     def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Compute those deterministics that can be, for arrays of these sizes.
-
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Draws of shared and local variables, on their own scale.
-
-        Returns
-        -------
-        dict of name to array
-        """
-        found = {}
+        """Compute those deterministics that can be, for arrays of these sizes."""
+        values = {}
         for name in self._deterministics:
             try:
-                found[name] = self._compute(name, arrays)
+                values[name] = self._compute(name, arrays)
             except UNFIT:
                 continue
-        return found
+        return values
 
     def _compute(self, name: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         graph = self._deterministics[name]
@@ -259,26 +221,6 @@ class BatchSpace:
 
 
 def depending(model: pm.Model, names: Sequence[str]) -> list[str]:
-    """Name the deterministics that depend on the named free variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    names : sequence of str
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.batch_space import depending
-    >>> with pm.Model() as model:
-    ...     mu, z = pm.Normal("mu"), pm.Normal("z", shape=3)
-    ...     u, v = pm.Deterministic("u", mu + z), pm.Deterministic("v", 2 * mu)
-    >>> depending(model, ["z"])
-    ['u']
-    """
+    """Name the deterministics that depend on the named free variables."""
     variables = [rv for rv in model.free_RVs if rv.name in names]
     return [var.name for var in model.deterministics if names_among(var, variables)]

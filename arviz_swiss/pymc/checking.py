@@ -1,7 +1,7 @@
 """Before sampling: refuse what would fail, or go wrong, only after hours of it."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -9,111 +9,120 @@ import pymc as pm
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.usage import check_uses_batch
 from arviz_swiss.pymc.worker import build_model, temper
 
-__all__ = ["check_models"]
+__all__ = ["Probe", "build_probes", "check_models"]
 
 PRIOR_TRIALS = 50
+
+
+class Probe(NamedTuple):
+    """The model of some rows."""
+
+    where: str
+    data: Any
+    model: pm.Model
+    structure: structure.Structure
+
+
+def build_probes(
+    build: Callable[[Any], pm.Model], data: Any, indices: Mapping[str, np.ndarray]
+) -> list[Probe]:
+    """Build the models of the first two batches, and of the rows of both."""
+    rows = {f"batch {label}": index for label, index in list(indices.items())[:2]}
+    if len(rows) == 2:
+        rows["batches b0 and b1 together"] = np.sort(np.concatenate(list(rows.values())))
+    return [_probe(build, take(data, index), where) for where, index in rows.items()]
+
+
+def _probe(build: Callable[[Any], pm.Model], data: Any, where: str) -> Probe:
+    model = build_model(build, data, where)
+    return Probe(where, data, model, structure.describe(model, row_count(data)))
 
 
 def check_models(
     build: Callable[[Any], pm.Model],
     data: Any,
-    indices: Sequence[np.ndarray],
-    kind: str,
-    untransformed: tuple[str, ...],
+    indices: Mapping[str, np.ndarray],
+    probes: Sequence[Probe],
+    settings: Settings,
     grouped: bool,
 ) -> tuple[structure.Structure, tuple[str, ...]]:
-    """Build the batches' models, and refuse what would only fail later.
+    """Return the parameters of the first batch, and the names of those that each has its own of.
 
-    Parameters
-    ----------
-    build : callable
-    data : object
-        All rows.
-    indices : sequence of arrays
-        The rows of each batch.
-    kind : str
-        "inflated", "fractionated" or "full_prior".
-    untransformed : tuple of str
-        Variables whose prior is raised to a power on their own scale.
-    grouped : bool
-        Whether rows that belong together were kept in one batch.
-
-    Returns
-    -------
-    tuple of Structure and tuple of str
-        The parameters of the first batch, and those that each batch has its own of.
+    The probes' models are not built again. Each later batch is built once here, because a group
+    in two batches, or a parameter that one batch lacks, shows in no other way before sampling; its
+    worker builds it again, because functions can be sent to workers and not all models can. Twenty
+    batches of a regression take about a second.
     """
-    probes = [indices[0]]
-    if len(indices) > 1:
-        probes += [indices[1], np.sort(np.concatenate(indices[:2]))]
-    tables = [take(data, index) for index in probes]
-    names = ("batch b0", "batch b1", "batches b0 and b1 together")
-    models = [build_model(build, *one) for one in zip(tables, names, strict=False)]
-    described = [
-        structure.describe(model, len(index)) for model, index in zip(models, probes, strict=True)
-    ]
-    for one, name in zip(described, names, strict=False):
-        structure.check_predictors(one, kind, name)
-    first, first_model = described[0], models[0]
-    local = first.imputed
-    if len(described) > 1:
-        check_uses_batch(models, tables, row_count(data))
-        _, second, together = described
-        local = structure.find_local(first, second, together)
-        structure.check_local(local, first, second, kind=kind, grouped=grouped)
-        structure.check_same(first, second, local, "batch b1")
-        _check_later(
-            build, data, indices, kind, dict(zip(names, described[:2], strict=False)), local
+    for probe in probes:
+        structure.check_predictors(probe.structure, settings.kind, probe.where)
+    first, local = probes[0].structure, probes[0].structure.imputed
+    if len(probes) > 1:
+        check_uses_batch(
+            [probe.model for probe in probes], [probe.data for probe in probes], row_count(data)
         )
-    temper(first_model, kind, len(indices[0]), row_count(data), local, untransformed)
-    if kind == "full_prior":
-        _check_prior(first_model, local)
+        _, second, together = (probe.structure for probe in probes)
+        local = structure.find_local(first, second, together)
+        structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
+        structure.check_same(first, second, local, probes[1].where)
+        known = {probe.where: probe.structure for probe in probes[:2]}
+        _check_later(build, data, indices, settings.kind, known, local)
+    rows = first.rows, row_count(data)
+    temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
+    if settings.kind == "full_prior":
+        _check_prior(probes[0].model, local)
     return first, local
 
 
-def _check_later(build, data, indices, kind, known: dict[str, structure.Structure], local) -> None:
+def _check_later(
+    build: Callable[[Any], pm.Model],
+    data: Any,
+    indices: Mapping[str, np.ndarray],
+    kind: str,
+    known: dict[str, structure.Structure],
+    local: Sequence[str],
+) -> None:
     """Refuse later batches whose parameters are others, before any time is spent on sampling."""
-    latent = [name for name in local if not any(name in one.imputed for one in known.values())]
-    for position, index in enumerate(indices[2:], start=2):
-        where = f"batch b{position}"
+    first = known["batch b0"]
+    latent = [name for name in local if not any(name in each.imputed for each in known.values())]
+    for label, index in list(indices.items())[2:]:
+        where = f"batch {label}"
         try:
-            model = build_model(build, take(data, index), where)
+            later = _probe(build, take(data, index), where).structure
         except Exception:  # a batch that cannot be built must not lose the others
             continue
-        described = structure.describe(model, len(index))
-        structure.check_predictors(described, kind, where)
-        structure.check_same(known["batch b0"], described, local, where)
-        structure.check_apart(known, described, latent, where)
-        known[where] = described
+        structure.check_predictors(later, kind, where)
+        structure.check_same(first, later, local, where)
+        structure.check_apart(known, later, latent, where)
+        known[where] = later
 
 
-def _check_prior(model: pm.Model, local) -> None:
+def _check_prior(model: pm.Model, local: Sequence[str]) -> None:
+    """Refuse a prior that cannot be drawn from, or whose draws are not of the model's prior."""
     if model.potentials:
         names = ", ".join(potential.name for potential in model.potentials)
         raise ValueError(
             f'Potentials {names} are not in draws from the prior, which kind="full_prior" '
             'subtracts. Pass kind="inflated" or "fractionated", or write them as variables.'
         )
-    for rv in model.free_RVs:
-        if rv.name in local:
-            continue
+    shared = {rv.name: rv for rv in model.free_RVs if rv.name not in local}
+    for name, rv in shared.items():
         try:
             pm.draw(rv, mode=UNCOMPILED)
         except NotImplementedError as error:
             reason = str(error).partition("\n")[0]
             raise ValueError(
-                f"The prior of {rv.name} cannot be drawn from ({reason}), which "
+                f"The prior of {name} cannot be drawn from ({reason}), which "
                 'kind="full_prior" needs. Pass kind="inflated", or give it a proper prior.'
             ) from error
-    shared = [rv for rv in model.free_RVs if rv.name not in local]
-    drawn = pm.draw(shared, draws=PRIOR_TRIALS, mode=UNCOMPILED, random_seed=0)
-    names = [rv.name for rv in shared]
-    images = ModelSpace(model, var_names=names).forward(dict(zip(names, drawn, strict=True)))
-    if outside := [name for name in names if not np.isfinite(images[name]).all()]:
+    draws = pm.draw(list(shared.values()), draws=PRIOR_TRIALS, mode=UNCOMPILED, random_seed=0)
+    space = ModelSpace(model, var_names=list(shared))
+    images = space.forward(dict(zip(shared, draws, strict=True)))
+    if outside := [name for name in shared if not np.isfinite(images[name]).all()]:
         raise ValueError(
             f"Draws from the prior of {', '.join(outside)} are outside the support that the "
             'transform gives it, so they are not from the prior of the model; kind="full_prior" '

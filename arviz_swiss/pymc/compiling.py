@@ -1,100 +1,103 @@
-"""Compile a model for nutpie once, and swap the data of the other batches into it."""
+"""Compile once for all batches: a compiled function serves every equal graph with other data."""
 
 import contextlib
 import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor
-from pytensor.compile.mode import get_mode
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable, equal_computations
+from pytensor.graph.basic import Constant, Variable, equal_computations
+from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
 
-__all__ = ["compile_once", "compiles_with_numba", "without_advice_on_blas", "without_cache"]
+__all__ = [
+    "LOCK",
+    "compile_once",
+    "compile_points",
+    "compiles_with_numba",
+    "without_advice_on_blas",
+    "without_cache",
+]
 
 _log = logging.getLogger("arviz_swiss")
 
 CACHE_VARIABLE = "ARVIZ_SWISS_COMPILE_CACHE"
 
-# One cache per thread: a compiled model is not shared between batches that run at the same time.
+# PyTensor's compilation and configuration are not safe to use from several threads at once.
+LOCK = threading.RLock()
+
 # Each entry holds the data of one batch. Two serve batches whose sizes differ by one row.
-_cache = threading.local()
-_KEPT = 2
+MODELS_KEPT = 2
+FUNCTIONS_KEPT = 16
+# Smaller constants may be shapes and axes, which operations want to know beforehand.
+LARGE = 20
 
 
-class _Graph(NamedTuple):
-    """What nutpie computes for one model: the log density, and the variables that it stores."""
+class Graph(NamedTuple):
+    """Computations of some values, and of data that may be exchanged."""
 
-    outputs: list[Variable]
-    values: list[Variable]
+    outputs: Sequence[Variable]
+    values: Sequence[Variable]
+    data: Sequence[Variable]
+
+    def equals(self, other: "Graph") -> bool:
+        """Tell whether another graph computes the same, all but the data node by node."""
+        inputs: list[Any] = [*self.values, *self.data]
+        others: list[Any] = [*other.values, *other.data]
+        if len(self.outputs) != len(other.outputs):
+            return False
+        if [each.type for each in inputs] != [each.type for each in others]:
+            return False
+        try:
+            return equal_computations(
+                list(self.outputs), list(other.outputs), in_xs=inputs, in_ys=others
+            )
+        except RecursionError:  # in doubt, another one
+            return False
+
+
+class _Model(NamedTuple):
+    """What nutpie computes and stores for one model; `data` is None if some has no name."""
+
+    graph: Graph
     data: dict[str, SharedVariable] | None
-    shapes: dict[str, tuple[int, ...]]
-    stored: dict[str, tuple]
-    initial: list
+    stored: dict[str, Any]
+    initial: list[Any]
 
 
-class _Entry(NamedTuple):
-    graph: _Graph
-    compiled: Any
+# One cache per thread: a compiled model is not shared between batches that run at the same time.
+_models = threading.local()
 
 
 def compile_once(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> Any:
     """Compile a model for nutpie, or put its data into an equal model that was compiled before.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model of one batch, tempered.
-    shapes : dict
-        The shapes of its free variables.
-
-    Returns
-    -------
-    nutpie.CompiledModel
-        Equal to ``nutpie.compile_pymc_model(model)``.
-
-    Notes
-    -----
-    The last models compiled in this thread are kept. Data in ``pm.Data`` can be swapped; data that
-    the model holds as constants cannot. A compiled model is used again only if the computation
-    graphs of the two models are the same, node by node and constant by constant, everything but the
-    values of shared variables. Any doubt, such as an operation that cannot be compared, is a reason
-    to compile.
-
-    Examples
-    --------
-    >>> import nutpie
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.compiling import compile_once
-    >>> def build(y):
-    ...     with pm.Model() as model:
-    ...         mu = pm.Normal("mu")
-    ...         pm.Normal("y", mu, observed=pm.Data("y_data", y))
-    ...     return model
-    >>> first = compile_once(build([1.0, 2.0]), {"mu": ()})
-    >>> second = compile_once(build([5.0]), {"mu": ()})
-    >>> second.compiled_logp_func is first.compiled_logp_func
-    True
+    Data in ``pm.Data`` can be swapped; data that the model holds as constants cannot. Any doubt,
+    such as an operation that cannot be compared, is a reason to compile. `shapes` are those of the
+    free variables. What is returned equals ``nutpie.compile_pymc_model(model)``.
     """
     import nutpie
 
-    graph = _read_graph(model, shapes)
-    entries = getattr(_cache, "entries", [])
-    for entry in entries:
-        if _is_same(entry.graph, graph, entry.compiled):
+    new = _read_model(model, shapes)
+    entries = getattr(_models, "entries", [])
+    for old, compiled in entries:
+        if _is_same(old, new, _swappable(compiled)):
             _log.debug("swapped data into a compiled model")
-            return _swap(entry, graph)
+            return _swap(old, new, compiled)
     with without_cache():
         compiled = nutpie.compile_pymc_model(model)
         compiled.initial_point_func(0)  # PyTensor may compile it at its first call only
     _log.debug("compiled a model")
-    _cache.entries = [*entries, _Entry(graph, compiled)][-_KEPT:]
+    _models.entries = [*entries, (new, compiled)][-MODELS_KEPT:]
     return compiled
 
 
@@ -103,14 +106,9 @@ def without_cache() -> contextlib.AbstractContextManager:
 
     Code that Numba reads back from its cache is optimized otherwise than code that it has just
     compiled. The last digit differs, and after some hundred steps of NUTS so do the draws: the same
-    seed would give other draws in the next process, or on another executor. A process that has
-    compiled a function itself keeps it in memory, so that reading all back does not help. The price
-    is a compilation in every worker, about a minute on PyMC 6. Who would rather have the minute
-    sets the environment variable ``ARVIZ_SWISS_COMPILE_CACHE=1``: then this does nothing.
-
-    Returns
-    -------
-    context manager
+    seed would give other draws in the next process, or on another executor. The price is a
+    compilation in every worker, about a minute on PyMC 6. Who would rather have the minute sets the
+    environment variable ``ARVIZ_SWISS_COMPILE_CACHE=1``: then this does nothing.
     """
     if os.environ.get(CACHE_VARIABLE, "").lower() not in ("", "0", "no", "false"):
         return contextlib.nullcontext()
@@ -126,46 +124,35 @@ def without_advice_on_blas() -> Iterator[None]:
 
 
 def compiles_with_numba() -> bool:
-    """Tell whether PyTensor's default is Numba, as from PyMC 6 on.
-
-    Returns
-    -------
-    bool
-    """
+    """Tell whether PyTensor's default is Numba, as from PyMC 6 on."""
     return type(get_mode(None).linker).__name__ == "NumbaLinker"
 
 
-def _read_graph(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> _Graph:
+def _read_model(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> _Model:
     outputs = [model.logp(), *model.unobserved_value_vars]
-    found = [var for var in ancestors(outputs) if isinstance(var, SharedVariable)]
-    data = {var.name: var for var in found if var.name}
-    stored = {}
+    shared = [var for var in ancestors(outputs) if isinstance(var, SharedVariable)]
+    data = {var.name: var for var in sorted(shared, key=lambda var: var.name or "") if var.name}
+    stored: dict[str, Any] = {"shapes": shapes}
     for var in model.unobserved_RVs:
         dims = model.named_vars_to_dims.get(var.name) or ()
         stored[var.name] = tuple((dim, model.coords.get(dim)) for dim in dims)
-    return _Graph(
-        outputs=outputs,
-        values=list(model.value_vars),
-        data=data if len(data) == len(found) else None,
-        shapes=shapes,
-        stored=stored,
+    return _Model(
+        Graph(outputs, list(model.value_vars), list(data.values())),
+        data if len(data) == len(shared) else None,
+        stored,
         initial=[model.rvs_to_initial_values[rv] for rv in model.free_RVs],
     )
 
 
-def _is_same(old: _Graph, new: _Graph, compiled: Any) -> bool:
-    """Tell whether the old compiled model, with the data of the new one, is the new model."""
+def _is_same(old: _Model, new: _Model, swappable: set[str]) -> bool:
+    """Tell whether the old model, with the data of the new one, is the new model."""
     if not new.data or not old.data or set(old.data) != set(new.data):
         return False
-    if not _swappable(compiled) <= set(old.data):
-        return False
-    if old.shapes != new.shapes or old.stored != new.stored:
+    if not swappable <= set(old.data) or old.stored != new.stored:
         return False
     if not all(map(_same_initial, old.initial, new.initial)):
         return False
-    if len(old.outputs) != len(new.outputs) or len(old.values) != len(new.values):
-        return False
-    return _same_computations(old, new) and not _stores_resized(old, new)
+    return old.graph.equals(new.graph) and not _stores_resized(old, new)
 
 
 def _same_initial(old: Any, new: Any) -> bool:
@@ -174,44 +161,104 @@ def _same_initial(old: Any, new: Any) -> bool:
     return old is new or (old is not None and new is not None and np.array_equal(old, new))
 
 
-def _same_computations(old: _Graph, new: _Graph) -> bool:
-    names = list(old.data)
-    try:
-        return equal_computations(
-            old.outputs,
-            new.outputs,
-            in_xs=[*old.values, *(old.data[name] for name in names)],
-            in_ys=[*new.values, *(new.data[name] for name in names)],
-        )
-    except RecursionError:
-        return False
-
-
-def _stores_resized(old: _Graph, new: _Graph) -> bool:
+def _stores_resized(old: _Model, new: _Model) -> bool:
     """Tell whether a stored variable may change its size along with the data."""
     resized = {
-        old.data[name]
-        for name in old.data
-        if _value(old.data[name]).shape != _value(new.data[name]).shape
-        or (_value(new.data[name]).ndim == 0 and _value(old.data[name]) != _value(new.data[name]))
+        var
+        for var, value, other in zip(
+            old.graph.data,
+            map(_value, old.graph.data),
+            map(_value, new.graph.data),
+            strict=True,
+        )
+        if value.shape != other.shape or (value.ndim == 0 and value != other)
     }
-    return not resized.isdisjoint(ancestors(old.outputs[1:]))
+    return not resized.isdisjoint(ancestors(old.graph.outputs[1:]))
 
 
-def _swap(entry: _Entry, graph: _Graph) -> Any:
-    values = {name: _value(var) for name, var in graph.data.items()}
-    for name, value in values.items():
+def _swap(old: _Model, new: _Model, compiled: Any) -> Any:
+    values = {name: _value(var) for name, var in (new.data or {}).items()}
+    for name, var in (old.data or {}).items():
         # the function that draws initial points reads the shared variables themselves
-        entry.graph.data[name].set_value(value)
-    used = _swappable(entry.compiled)
-    return entry.compiled.with_data(**{name: values[name] for name in used})
+        var.set_value(values[name])
+    return compiled.with_data(**{name: values[name] for name in _swappable(compiled)})
 
 
-def _swappable(compiled: Any) -> set[str | None]:
+def _swappable(compiled: Any) -> set[str]:
     """Names of the shared variables that are left in the compiled functions."""
     functions = (compiled.logp_func, compiled.expand_func)
     return {var.name for function in functions for var in function.get_shared()}
 
 
-def _value(var: SharedVariable) -> np.ndarray:
-    return np.asarray(var.get_value(borrow=True))
+class _Function(NamedTuple):
+    graph: Graph
+    gradient: bool
+    call: Callable
+    # compiled functions have storage of their own, and threads may share them
+    lock: threading.Lock
+
+
+_functions: list[_Function] = []
+
+
+def compile_points(
+    graph: Variable, values: Sequence[Variable], gradient: bool
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Return a function of many points from the scalar graph of one, or its gradient.
+
+    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants.
+    """
+    lifted, arrays = _lift(graph, values)
+    entry = next((f for f in _functions if f.gradient == gradient and f.graph.equals(lifted)), None)
+    if entry is None:
+        entry = _Function(lifted, gradient, _compile(lifted, gradient), threading.Lock())
+        _functions.append(entry)
+        del _functions[:-FUNCTIONS_KEPT]
+
+    def call(points: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with entry.lock:
+            return entry.call(*points, *arrays)
+
+    return call
+
+
+def _lift(graph: Variable, values: Sequence[Variable]) -> tuple[Graph, list[np.ndarray]]:
+    """Make inputs of all data, with lengths left open, so that graphs of two batches are alike."""
+    leaves = [var for var in ancestors([graph], blockers=values) if _is_data(var)]
+    data: list[Variable] = [
+        pt.tensor(
+            dtype=leaf.type.dtype, shape=tuple(1 if n == 1 else None for n in leaf.type.shape)
+        )
+        for leaf in leaves
+    ]
+    (lifted,) = clone_replace(
+        [graph], dict(zip(leaves, data, strict=True)), rebuild_strict=False, copy_inputs_over=True
+    )
+    return Graph([lifted], list(values), data), [_value(leaf) for leaf in leaves]
+
+
+def _is_data(var: Variable) -> bool:
+    if not isinstance(var.type, TensorType):
+        return False
+    return isinstance(var, SharedVariable) or (isinstance(var, Constant) and var.data.size > LARGE)
+
+
+def _value(var: Any) -> np.ndarray:
+    return np.asarray(var.data if isinstance(var, Constant) else var.get_value(borrow=True))
+
+
+def _compile(graph: Graph, gradient: bool) -> Callable:
+    many: list[Any] = [
+        pt.tensor(dtype=value.type.dtype, shape=(None, *value.type.shape)) for value in graph.values
+    ]
+    values: Any
+    (values,) = vectorize_graph(graph.outputs, dict(zip(graph.values, many, strict=True)))
+    # points do not interact: the gradient of the sum is each point's own gradient
+    outputs: Any = [values]
+    if gradient:
+        outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore")
+    # In C, where there is a compiler: Numba, PyMC 6's default, is as fast at many points at once
+    # but takes half a minute to compile.
+    mode = Mode("cvm", "fast_run") if pytensor.config.cxx else None
+    with without_advice_on_blas():
+        return pytensor.function([*many, *graph.data], outputs, mode=mode, on_unused_input="ignore")

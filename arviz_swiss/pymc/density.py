@@ -1,61 +1,31 @@
 """A batch's density from its PyMC model: log density and gradient of prior and likelihood apart."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.logprob import transformed_conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
-from pytensor.compile.mode import Mode
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable, equal_computations
-from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.traversal import ancestors
-from pytensor.tensor.type import TensorType
+from pytensor.graph.basic import Variable
 
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
-from arviz_swiss.pymc.compiling import without_advice_on_blas
+from arviz_swiss.pymc.compiling import compile_points
 from arviz_swiss.pymc.graphs import shapes_of
-from arviz_swiss.pymc.ordering import Order, find_order
-from arviz_swiss.pymc.space import ModelSpace
+from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
 __all__ = ["ModelDensity", "check_model"]
-
-# Smaller constants may be shapes and axes, which operations want to know beforehand.
-LARGE = 20
-KEPT = 16
 
 
 class ModelDensity:
     """The log density of one batch, at many points at once.
 
-    Batches whose models differ in their data alone share one compiled function.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The plain model of the batch, not a tempered one.
-    space : arviz_swiss.correcting.densities.MergeSpace
-        The space of the merge.
-    label : str
-        The batch's label, named in errors.
-
-    Raises
-    ------
-    ValueError
-        If the model is tempered, has other free variables than the merged ones, or transforms them
-        in another way.
-
-    Notes
-    -----
-    Potentials are counted with the prior. A variable that was merged on its own scale has its
-    density there, without a Jacobian.
+    Batches whose models differ in their data alone share one compiled function. Potentials are
+    counted with the prior. A variable that was merged on its own scale has its density there,
+    without a Jacobian. A model that is tempered, has other free variables than the merged ones, or
+    transforms them in another way is refused.
     """
 
     def __init__(self, model: pm.Model, space: MergeSpace, label: str = ""):
@@ -123,22 +93,13 @@ class ModelDensity:
     def _function(self, term: str, gradient: bool) -> Callable:
         if (term, gradient) not in self._functions:
             graph = _graph(self._model, self._inputs, self._space, term)
-            self._functions[term, gradient] = _compiled(
-                graph, list(self._inputs.values()), gradient
-            )
+            values = list(self._inputs.values())
+            self._functions[term, gradient] = compile_points(graph, values, gradient)
         return self._functions[term, gradient]
 
 
 def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
-    """Refuse a model whose density in the space of the merge is not that of its batch.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    space : arviz_swiss.correcting.densities.MergeSpace
-    label : str
-        The batch's label, named in errors.
-    """
+    """Refuse a model whose density in the space of the merge is not that of its batch."""
     if hasattr(model, "swiss_tempering"):
         raise ValueError(
             f'batch "{label}": the model is tempered. Pass the plain model of the batch: the '
@@ -195,12 +156,12 @@ def _check_transforms(model: pm.Model, space: MergeSpace, label: str) -> None:
         if name not in own:
             _refuse_transform(label, name, "the model does not transform it")
     stays = [name for name in own if name not in space.transformed]
-    found = ModelSpace(model, untransformed=stays).fitted_to(space.own)
-    found = found.backward(space.unconstrained)
+    own_space = ModelSpace(model, untransformed=stays).fitted_to(space.own)
+    images = own_space.backward(space.unconstrained)
     for name in space.transformed:
         expected = space.constrained[name]
-        if found[name].shape != expected.shape or not np.allclose(
-            found[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
+        if images[name].shape != expected.shape or not np.allclose(
+            images[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max()
         ):
             _refuse_transform(label, name, "the model's own transform is another one")
 
@@ -264,99 +225,4 @@ def _graph(
         terms += replace_rvs_by_values(
             model.potentials, rvs_to_values=values, rvs_to_transforms=transforms
         )
-    return pt.add(*[pt.sum(one) for one in terms], pt.constant(0.0))
-
-
-class _Lifted(NamedTuple):
-    """A scalar graph whose large constants and shared variables have become inputs."""
-
-    graph: Variable
-    inputs: list[Variable]
-    data: list[Variable]
-    values: list[np.ndarray]
-
-
-class _Entry(NamedTuple):
-    lifted: _Lifted
-    gradient: bool
-    call: Callable
-    # compiled functions have storage of their own, and threads may share them
-    lock: threading.Lock
-
-
-_cache: list[_Entry] = []
-
-
-def _compiled(graph: Variable, inputs: Sequence[Variable], gradient: bool) -> Callable:
-    """Return a function of many points, compiled now or for an equal graph with other data."""
-    lifted = _lift(graph, list(inputs))
-    found = [e for e in _cache if e.gradient == gradient and _same(e.lifted, lifted)]
-    if found:
-        entry = found[0]
-    else:
-        entry = _Entry(lifted, gradient, _compile(lifted, gradient), threading.Lock())
-        _cache.append(entry)
-        del _cache[:-KEPT]
-
-    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with entry.lock:
-            return entry.call(*arrays, *lifted.values)
-
-    return call
-
-
-def _lift(graph: Variable, inputs: list[Variable]) -> _Lifted:
-    """Make inputs of all data, with lengths left open, so that graphs of two batches are alike."""
-    leaves = [var for var in ancestors([graph], blockers=inputs) if _is_data(var)]
-    data = [
-        pt.tensor(dtype=leaf.type.dtype, shape=[1 if n == 1 else None for n in leaf.type.shape])
-        for leaf in leaves
-    ]
-    (lifted,) = clone_replace(
-        [graph], dict(zip(leaves, data, strict=True)), rebuild_strict=False, copy_inputs_over=True
-    )
-    return _Lifted(lifted, inputs, data, [_data_of(leaf) for leaf in leaves])
-
-
-def _is_data(var: Variable) -> bool:
-    if not isinstance(var.type, TensorType):
-        return False
-    if isinstance(var, SharedVariable):
-        return True
-    return isinstance(var, Constant) and np.size(var.data) > LARGE
-
-
-def _data_of(leaf: Any) -> np.ndarray:
-    return np.asarray(leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True))
-
-
-def _same(old: _Lifted, new: _Lifted) -> bool:
-    if [i.type for i in old.inputs] != [i.type for i in new.inputs]:
-        return False
-    if [d.type for d in old.data] != [d.type for d in new.data]:
-        return False
-    return equal_computations(
-        [old.graph], [new.graph], in_xs=[*old.inputs, *old.data], in_ys=[*new.inputs, *new.data]
-    )
-
-
-def _compile(lifted: _Lifted, gradient: bool) -> Callable:
-    many = [
-        pt.tensor(dtype=value.type.dtype, shape=(None, *value.type.shape))
-        for value in lifted.inputs
-    ]
-    replaced = dict(zip(lifted.inputs, many, strict=True))
-    (values,) = vectorize_graph([lifted.graph], replaced)
-    # points do not interact: the gradient of the sum is each point's own gradient
-    outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore") if gradient else [values]
-    inputs = [*many, *lifted.data]
-    with without_advice_on_blas():
-        return pytensor.function(inputs, outputs, mode=_mode(), on_unused_input="ignore")
-
-
-def _mode() -> Mode | None:
-    """Return a mode that compiles in seconds, where there is a C++ compiler; else the default.
-
-    Numba, PyMC 6's default, is as fast at many points at once but takes half a minute to compile.
-    """
-    return Mode("cvm", "fast_run") if pytensor.config.cxx else None
+    return pt.add(*map(pt.sum, terms), pt.constant(0.0))

@@ -9,23 +9,9 @@ __all__ = ["from_bambi"]
 def from_bambi(model: Any, where: str) -> Any:
     """Return the PyMC model of a Bambi model; anything else as it is.
 
-    Parameters
-    ----------
-    model : object
-    where : str
-        The batch, for the error.
-
-    Returns
-    -------
-    object
-        A ``pymc.Model`` if it was a ``bambi.Model``.
-
-    Raises
-    ------
-    ValueError
-        If the model centres its predictors. Bambi subtracts the mean of the rows that it was given,
-        and undoes that only in its own ``fit``: the intercepts of two batches are those of
-        different points.
+    A model that centres its predictors is refused: Bambi subtracts the mean of the rows that it was
+    given, and undoes that only in its own ``fit``, so that the intercepts of two batches are those
+    of different points.
     """
     bambi = sys.modules.get("bambi")
     if bambi is None or not isinstance(model, bambi.Model):
@@ -45,6 +31,6 @@ def _centres(model: Any) -> bool:
     # Bambi renames components to parameters
     predictors = model.parameters if hasattr(model, "parameters") else model.components
     return bool(model.center_predictors) and any(
-        getattr(one, "intercept_term", None) is not None and getattr(one, "common_terms", None)
-        for one in predictors.values()
+        getattr(part, "intercept_term", None) is not None and getattr(part, "common_terms", None)
+        for part in predictors.values()
     )

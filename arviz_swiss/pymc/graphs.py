@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
@@ -15,11 +18,16 @@ __all__ = [
     "UNCOMPILED",
     "Arrays",
     "Vectorized",
+    "arrays_of",
     "check_present",
+    "dims_of",
     "evaluate",
+    "image_dims",
+    "name_of",
     "names_among",
     "shapes_of",
     "vectorize",
+    "wrapped",
 ]
 
 Arrays = dict[str, np.ndarray]
@@ -101,18 +109,58 @@ def evaluate(function: Vectorized, arrays: Mapping[str, np.ndarray]) -> Arrays:
 
 def names_among(graph: pt.TensorVariable, variables: Sequence[pt.TensorVariable]) -> list[str]:
     """Name those of the variables that a graph depends on."""
-    found = set(ancestors([graph]))
-    return [var.name for var in variables if var in found]
+    reached = set(ancestors([graph]))
+    return [str(var.name) for var in variables if var in reached]
 
 
 def shapes_of(variables: Mapping[str, pt.TensorVariable]) -> dict[str, tuple[int, ...]]:
     """Return the shapes of one draw, also where only dimensions and data of the model tell."""
     known = {name: var.type.shape for name, var in variables.items()}
-    open_ones = [name for name, shape in known.items() if None in shape]
-    if open_ones:
-        found = pytensor.function([], [variables[n].shape for n in open_ones], mode=UNCOMPILED)()
-        known |= dict(zip(open_ones, (tuple(shape.tolist()) for shape in found), strict=True))
+    unknown = [name for name, shape in known.items() if None in shape]
+    if unknown:
+        shapes = pytensor.function([], [variables[n].shape for n in unknown], mode=UNCOMPILED)()
+        known |= dict(zip(unknown, (tuple(shape.tolist()) for shape in shapes), strict=True))
     return known
+
+
+def name_of(transform: Any) -> str:
+    """Return the name of a transform, for people."""
+    return getattr(transform, "name", type(transform).__name__.lower())
+
+
+def wrapped(angle: np.ndarray) -> np.ndarray:
+    """Bring angles between -pi and pi."""
+    return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
+
+
+def arrays_of(graphs: Sequence[Variable]) -> list[np.ndarray]:
+    """Return all constants and shared values that graphs hold, random number generators aside."""
+    values = []
+    for variable in ancestors(graphs):
+        if isinstance(variable, Constant):
+            values.append(variable.data)
+        elif isinstance(variable, SharedVariable):
+            values.append(variable.get_value(borrow=True))
+    return [array for array in values if isinstance(array, np.ndarray)]
+
+
+def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
+    """Name the dimensions as ArviZ does where the model does not."""
+    dims = model.named_vars_to_dims.get(name) or (None,) * ndim
+    return tuple(f"{name}_dim_{i}" if dim is None else dim for i, dim in enumerate(dims))
+
+
+def image_dims(
+    dims: tuple[str, ...], shape: tuple[int, ...], image: tuple[int, ...], transform: Any
+) -> tuple[str, ...]:
+    """Rename the dimensions whose length the transform changes."""
+    if len(shape) == len(image):
+        return tuple(
+            dim if before == after else f"{dim}_{name_of(transform)}"
+            for dim, before, after in zip(dims, shape, image, strict=True)
+        )
+    kept = len(image) - 1
+    return (*dims[:kept], f"{dims[-1]}_{name_of(transform)}")
 
 
 def check_present(arrays: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -9,32 +9,7 @@ __all__ = ["imputed_names", "observed_rows", "observed_values", "symbolic_rows",
 
 
 def observed_rows(model: pm.Model) -> int:
-    """Count the rows of the observed variables, missing entries included.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model of one batch.
-
-    Returns
-    -------
-    int
-        The length of the first axis, which all observed variables must share.
-
-    Raises
-    ------
-    ValueError
-        If there is no observed variable, one is a scalar, or they differ in length.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.observed import observed_rows
-    >>> with pm.Model() as model:
-    ...     y = pm.Normal("y", observed=[1.0, 2.0, 5.0])
-    >>> observed_rows(model)
-    3
-    """
+    """Count the rows that all observed variables must share, missing entries included."""
     rows = {name: int(value_of(count)) for name, count in symbolic_rows(model).items()}
     if len(set(rows.values())) != 1:
         raise ValueError(
@@ -45,21 +20,7 @@ def observed_rows(model: pm.Model) -> int:
 
 
 def observed_values(model: pm.Model) -> dict[str, np.ndarray]:
-    """Return the data of the observed variables; those that PyMC cannot tell are left out.
-
-    Parameters
-    ----------
-    model : pymc.Model
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.observed import observed_values
-    >>> with pm.Model() as model:
-    ...     y = pm.Normal("y", observed=[1.0, 2.0, 5.0])
-    >>> observed_values(model)["y"].tolist()
-    [1.0, 2.0, 5.0]
-    """
+    """Return the data of the observed variables; those that PyMC cannot tell are left out."""
     values = {}
     for rv in model.observed_RVs:
         try:
@@ -71,7 +32,7 @@ def observed_values(model: pm.Model) -> dict[str, np.ndarray]:
 
 def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:
     """Length of the first axis of each observed variable, as it follows from the data."""
-    rows = {}
+    rows: dict[str, pt.TensorVariable | int] = {}
     for rv in model.observed_RVs:
         imputed = _imputed_whole(model, rv.name, "_observed")
         value = model.rvs_to_values[rv]
@@ -93,8 +54,7 @@ def _imputed_whole(model: pm.Model, name: str, suffix: str):
     parts = {f"{whole}_observed", f"{whole}_unobserved"}
     if whole == name or not parts <= set(model.named_vars):
         return None
-    found = [var for var in model.deterministics if var.name == whole]
-    return found[0] if found else None
+    return next((var for var in model.deterministics if var.name == whole), None)
 
 
 def imputed_names(model: pm.Model) -> list[str]:

@@ -1,8 +1,8 @@
-"""A run of `sample_batches`: the rows of each batch, and what the folder and the batches record."""
+"""A run of `sample_batches`: its settings, the rows of each batch, and what the folder records."""
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,117 +15,120 @@ from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.origin import BUILD, differing
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.division import division_attrs, fingerprint_rows
-from arviz_swiss.parallel.functions import identify
 from arviz_swiss.parallel.partition import partition
+from arviz_swiss.pymc.identity import identify
+from arviz_swiss.pymc.sampler_arguments import default_sampler
 
-__all__ = ["Run", "finished_batches", "plan_run"]
+__all__ = ["Run", "Settings", "add_models", "finished_batches", "plan_run"]
 
 # Begins the names of settings that say what software the folder was begun with.
 VERSION = "version "
 
 
+class Settings(NamedTuple):
+    """How every batch is sampled: the arguments of `sample_batches` that a worker needs."""
+
+    kind: str
+    untransformed: tuple[str, ...]
+    draws: int
+    tune: int
+    chains: int
+    nuts_sampler: str | None
+    sample_kwargs: dict[str, Any]
+
+    @property
+    def sampler(self) -> str:
+        """The sampler that is used when none is named."""
+        return self.nuts_sampler or default_sampler()
+
+    def recorded(self) -> dict[str, Any]:
+        """Return flat settings of text, numbers and None, as a folder records them."""
+        further = sorted(self.sample_kwargs.items())
+        return self._asdict() | {
+            "untransformed": ", ".join(self.untransformed) or None,
+            **{name: int(getattr(self, name)) for name in ("draws", "tune", "chains")},
+            "nuts_sampler": self.sampler,
+            "sample_kwargs": ", ".join(f"{name}={value!r}" for name, value in further),
+        }
+
+
 class Run(NamedTuple):
-    """Which rows each batch has, and what is recorded."""
+    """The rows of each batch, attributes of all; of a folder the settings of now and of then."""
 
     seed: int
     indices: dict[str, np.ndarray]
     attrs: dict[str, str]
-    settings: dict[str, Any] | None
+    folder: Path | None
+    settings: dict[str, Any]
     recorded: dict[str, Any] | None
 
 
 def plan_run(
-    build: Callable[[Any], pm.Model],
     data: Any,
     division: Mapping[str, Any],
-    sampling: Mapping[str, Any],
+    settings: Settings,
     random_seed: int | None,
     folder: Path | None,
 ) -> Run:
     """Divide the rows, by the seed of the folder if it has one and none is given.
 
-    Parameters
-    ----------
-    build : callable
-    data : object
-        All rows.
-    division : mapping
-        Arguments of `partition`: batches, groups and stratify.
-    sampling : mapping
-        The other settings of a folder, flat, of text, numbers and None.
-    random_seed : int, optional
-    folder : Path, optional
-
-    Returns
-    -------
-    Run
-        The rows by label; the attributes of every batch; and, of a folder, the settings of now and
-        those recorded there, if any.
+    `division` holds the arguments of `partition`: batches, groups and stratify. A folder that was
+    made with other settings is refused.
     """
     recorded = None if folder is None else store.read_settings(folder)
     if random_seed is None:
         random_seed = recorded["random_seed"] if recorded else _fresh_seed()
     indices = partition(data, **division, random_seed=random_seed)
     attrs = division_attrs(data, indices, random_seed, division["groups"], division["stratify"])
-    settings = None
+    now: dict[str, Any] = {}
     if folder is not None:
-        settings = {
+        labels = {name: division[name] for name in ("groups", "stratify")}
+        now = {
             "batches": len(indices),
-            **sampling,
+            **settings.recorded(),
             "random_seed": random_seed,
             "data": attrs[schema.DATA],
-            **{name: _fingerprint(division[name]) for name in ("groups", "stratify")},
+            **{k: None if v is None else store.fingerprint(v) for k, v in labels.items()},
             "partition": fingerprint_rows(indices),
-            **{f"{BUILD}{name}": value for name, value in identify(build).items()},
         }
-        # those of the folder, as long as it has them: what cannot be told of build may come and go
-        attrs[schema.SETTINGS] = json.dumps(_without(recorded or settings, VERSION))
-        settings[f"{VERSION}arviz_swiss"] = arviz_swiss.__version__
-        settings[f"{VERSION}pymc"] = pm.__version__
+        if recorded:
+            store.require_same(_without(_without(recorded, BUILD), VERSION), now, folder)
     labelled = {f"b{position}": index for position, index in enumerate(indices)}
-    return Run(random_seed, labelled, attrs, settings, recorded)
+    return Run(random_seed, labelled, attrs, folder, now, recorded)
 
 
-def finished_batches(folder: Path, run: Run) -> dict[str, Any]:
-    """Return the batches that a folder holds already, by label.
-
-    Parameters
-    ----------
-    folder : Path
-    run : Run
-
-    Returns
-    -------
-    dict of str to InferenceData or DataTree
-
-    Raises
-    ------
-    ValueError
-        If the folder, or a file in it, was made with other settings or another function.
-
-    Warns
-    -----
-    MergeWarning
-        If batches are still to be sampled, and the folder was begun with other versions.
-    """
-    if run.recorded is None:
-        return {}
-    recorded, settings = run.recorded, run.settings
-    store.require_same(
-        _without(_without(recorded, BUILD), VERSION),
-        _without(_without(settings, BUILD), VERSION),
-        folder,
-    )
-    if names := differing(_only(recorded, BUILD), _only(settings, BUILD)):
+def add_models(run: Run, models: Sequence[pm.Model]) -> Run:
+    """Add to a folder's settings what models the function makes; refuse others than it has."""
+    if run.folder is None:
+        return run
+    built = identify(models)
+    if run.recorded and (names := differing(_only(run.recorded, BUILD), built)):
         raise ValueError(
-            f"build is not the function that folder {folder} was begun with: {', '.join(names)} "
-            "differ. Batches of two models cannot be merged. Pass another folder to begin anew, or "
-            "the function as it was to resume."
+            f"build does not make the models that folder {run.folder} was begun with: their "
+            f"{' and '.join(names)} differ. Batches of two models cannot be merged. Pass another "
+            "folder to begin anew, or a function that makes the models as they were to resume."
         )
-    idatas = {label: store.read_batch(folder, label, run.attrs) for label in run.indices}
+    settings = run.settings | {f"{BUILD}{name}": value for name, value in built.items()}
+    # those of the folder, as long as it has them: what cannot be told of build may come and go
+    text = json.dumps(_without(run.recorded or settings, VERSION))
+    settings |= {
+        f"{VERSION}arviz_swiss": arviz_swiss.__version__,
+        f"{VERSION}pymc": pm.__version__,
+    }
+    return run._replace(settings=settings, attrs={**run.attrs, schema.SETTINGS: text})
+
+
+def finished_batches(run: Run) -> dict[str, Any]:
+    """Return the batches that the folder holds already, by label; refuse those of another run.
+
+    Warns if some are still to be sampled, and the folder was begun with other versions.
+    """
+    if run.folder is None or run.recorded is None:
+        return {}
+    idatas = {label: store.read_batch(run.folder, label, run.attrs) for label in run.indices}
     idatas = {label: idata for label, idata in idatas.items() if idata is not None}
     if len(idatas) < len(run.indices):
-        _warn_versions(_only(recorded, VERSION), _only(settings, VERSION), folder)
+        _warn_versions(_only(run.recorded, VERSION), _only(run.settings, VERSION), run.folder)
     return idatas
 
 
@@ -143,10 +146,6 @@ def _warn_versions(before: Mapping[str, str], now: Mapping[str, str], folder: Pa
 
 def _fresh_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-
-
-def _fingerprint(labels: Any) -> str | None:
-    return None if labels is None else store.fingerprint(labels)
 
 
 def _only(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -12,13 +12,14 @@ import pymc as pm
 from threadpoolctl import threadpool_limits
 
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.checking import check_models
-from arviz_swiss.pymc.runs import finished_batches, plan_run
-from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs, default_sampler
-from arviz_swiss.pymc.worker import KINDS, Task, sample_task
+from arviz_swiss.pymc.checking import build_probes, check_models
+from arviz_swiss.pymc.runs import Settings, add_models, finished_batches, plan_run
+from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
+from arviz_swiss.pymc.worker import Task, sample_task
 
 __all__ = ["BatchError", "sample_batches"]
 
@@ -58,8 +59,8 @@ class BatchError(RuntimeError):
             "only what is missing."
             if folder is None
             else f"Mend the cause and run the same call again: it takes finished batches from "
-            f"{folder} and samples only what is missing. If build itself must change, pass another "
-            "folder."
+            f"{folder} and samples only what is missing. If the models of other batches change, "
+            "pass another folder."
         )
         super().__init__(
             f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
@@ -153,8 +154,8 @@ def sample_batches(
         If some batches failed. The others are saved, and returned on the exception.
     ValueError, TypeError
         Before sampling, if the arguments or the model cannot be used, if no sampler reads an
-        argument, or if `folder`, or a file in it, was made with other settings or another `build`:
-        its source, or data and functions that it refers to.
+        argument, or if `folder`, or a file in it, was made with other settings or of another model:
+        other densities, structure or deterministics of the first two batches.
     OSError
         If `folder` cannot be written to.
 
@@ -204,54 +205,41 @@ def sample_batches(
     (100, 4.0)
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
-    _check_arguments(build, kind, untransformed, draws=draws, tune=tune, chains=chains)
+    settings = Settings(kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs)
+    _check_arguments(build, settings)
     executors.check_executor(executor)
     check_sample_kwargs(sample_kwargs, nuts_sampler)
     folder = None if folder is None else Path(folder)
     random_seed = None if random_seed is None else _integer_seed(random_seed)
-    sampling = {
-        "kind": kind,
-        "untransformed": ", ".join(untransformed) or None,
-        "draws": int(draws),
-        "tune": int(tune),
-        "chains": int(chains),
-        "nuts_sampler": nuts_sampler or default_sampler(),
-        "sample_kwargs": _text(sample_kwargs),
-    }
     division = {"batches": batches, "groups": groups, "stratify": stratify}
     begun = False
     while not begun:
-        run = plan_run(build, data, division, sampling, random_seed, folder)
-        idatas = finished_batches(folder, run)
+        run = plan_run(data, division, settings, random_seed, folder)
+        probes = build_probes(build, data, run.indices)
+        run = add_models(run, [probe.model for probe in probes[:2]])
+        idatas = finished_batches(run)
         if len(idatas) == len(run.indices):
             return list(idatas.values())
-        first, local = check_models(
-            build, data, list(run.indices.values()), kind, untransformed, groups is not None
-        )
+        first, local = check_models(build, data, run.indices, probes, settings, groups is not None)
         # another process may begin the folder while models are checked: then its settings hold
-        begun = folder is None or run.recorded or store.create_settings(folder, run.settings)
+        begun = folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
     seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
-    tasks = {}
-    for (label, index), batch_seed in zip(run.indices.items(), seeds, strict=True):
-        if label not in idatas:
-            tasks[label] = Task(
-                label=label,
-                build=build,
-                data=take(data, index),
-                rows=len(index),
-                total=row_count(data),
-                kind=kind,
-                untransformed=untransformed,
-                first=first,
-                local=local,
-                draws=draws,
-                tune=tune,
-                chains=chains,
-                nuts_sampler=nuts_sampler,
-                seeds=_integers(batch_seed, 2),
-                attrs=run.attrs,
-                sample_kwargs=sample_kwargs,
-            )
+    tasks = {
+        label: Task(
+            label=label,
+            build=build,
+            data=take(data, index),
+            rows=len(index),
+            total=row_count(data),
+            settings=settings,
+            first=first,
+            local=local,
+            seeds=_integers(seed),
+            attrs=run.attrs,
+        )
+        for (label, index), seed in zip(run.indices.items(), seeds, strict=True)
+        if label not in idatas
+    }
     failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
     idatas = {label: idatas[label] for label in run.indices if label in idatas}
     if failed:
@@ -260,10 +248,15 @@ def sample_batches(
 
 
 def _sample(
-    tasks: Mapping[str, Task], executor, folder, idatas, total, progressbar
+    tasks: Mapping[str, Task],
+    executor: Any,
+    folder: Path | None,
+    idatas: dict[str, Any],
+    total: int,
+    progressbar: bool,
 ) -> dict[str, BaseException]:
     """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
-    failed = {}
+    failed: dict[str, BaseException] = {}
     # bitwise the same draws everywhere: sums depend on the number of BLAS threads
     with (
         threadpool_limits(1),
@@ -293,22 +286,23 @@ def _sample(
     return failed
 
 
-def _check_arguments(build, kind, untransformed, **counts) -> None:
+def _check_arguments(build: Any, settings: Settings) -> None:
     if not callable(build):
         hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
         raise TypeError(
             f"build must be a function of one batch of the data that returns a pymc.Model, got "
             f"{type(build).__name__!r}.{hint}"
         )
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
-    if untransformed and kind != "fractionated":
+    if settings.kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {settings.kind!r}.")
+    if settings.untransformed and settings.kind != "fractionated":
         raise ValueError(
-            f'untransformed= says where the prior is raised to a power, but kind="{kind}" leaves '
-            "it alone. Leave it out; merge(..., transforms={name: None}) is enough."
+            "untransformed= says where the prior is raised to a power, but "
+            f'kind="{settings.kind}" leaves it alone. Leave it out; '
+            "merge(..., transforms={name: None}) is enough."
         )
-    for name, value in counts.items():
-        least = 0 if name == "tune" else 1
+    for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
+        value = getattr(settings, name)
         if not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
@@ -320,12 +314,9 @@ def _integer_seed(random_seed: Any) -> int:
     return int(rng.integers(2**63))
 
 
-def _integers(seed: np.random.SeedSequence, count: int) -> tuple[int, ...]:
-    return tuple(int(value) >> 1 for value in seed.generate_state(count))
-
-
-def _text(sample_kwargs: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in sorted(sample_kwargs.items()))
+def _integers(seed: np.random.SeedSequence) -> tuple[int, int]:
+    first, second = (int(value) >> 1 for value in seed.generate_state(2))
+    return first, second
 
 
 def _one_line(error: BaseException) -> str:

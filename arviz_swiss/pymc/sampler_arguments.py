@@ -27,47 +27,21 @@ RESERVED = {
 # What pymc.sample takes besides the arguments in its signature.
 BESIDES = ("nuts", "target_accept")
 # Set here, or at odds with what is returned.
-NUTPIE_SETTLED = {
-    "draws",
-    "tune",
-    "chains",
-    "cores",
-    "seed",
-    "save_warmup",
-    "progress_bar",
-    "num_draws",
-    "num_tune",
-    "num_chains",
-    "compiled_model",
-    "blocking",
-    "return_raw_trace",
-    "zarr_store",
-}
+NUTPIE_SETTLED = set(
+    "draws tune chains cores seed save_warmup progress_bar num_draws num_tune num_chains "
+    "compiled_model blocking return_raw_trace zarr_store".split()
+)
 # nutpie does not list the settings that its sampler takes beyond its signature: to suggest from.
 NUTPIE_SETTINGS = (
-    "target_accept",
-    "maxdepth",
-    "mindepth",
-    "max_energy_error",
-    "store_gradient",
-    "store_divergences",
-    "store_mass_matrix",
-    "store_unconstrained",
-    "initial_step",
-    "step_size_jitter",
-    "step_size_adapt_method",
-    "mass_matrix_gamma",
-    "mass_matrix_eigval_cutoff",
-)
+    "target_accept maxdepth mindepth max_energy_error store_gradient store_divergences "
+    "store_mass_matrix store_unconstrained initial_step step_size_jitter step_size_adapt_method "
+    "mass_matrix_gamma mass_matrix_eigval_cutoff"
+).split()
 # Known beyond signature and settings: how to compile, PyMC's name for a setting, and old names.
 NUTPIE_ALIASES = (
-    "backend",
-    "gradient_backend",
-    "max_treedepth",
-    "low_rank_modified_mass_matrix",
-    "transform_adapt",
-    "use_grad_based_mass_matrix",
-)
+    "backend gradient_backend max_treedepth low_rank_modified_mass_matrix transform_adapt "
+    "use_grad_based_mass_matrix"
+).split()
 # What other samplers call arguments of sample_batches.
 OTHER_NAMES = {
     "seed": "random_seed",
@@ -85,19 +59,6 @@ ONLY_PYMC = {"init", "callback"}
 def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None = None) -> None:
     """Refuse arguments of ``pymc.sample`` that are settled here, or that no sampler would read.
 
-    Parameters
-    ----------
-    sample_kwargs : dict
-    nuts_sampler : str, optional
-        As in ``pymc.sample``.
-
-    Raises
-    ------
-    TypeError
-        If there is one.
-    ValueError
-        If there is no such sampler.
-
     Examples
     --------
     >>> from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
@@ -105,10 +66,6 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None 
     Traceback (most recent call last):
     ...
     TypeError: sample_batches does not take cores=: chains of a batch run one after the other, ...
-    >>> check_sample_kwargs({"target_acept": 0.9}, "nutpie")
-    Traceback (most recent call last):
-    ...
-    TypeError: sample_batches does not take target_acept=, nor does ... Did you mean target_accept?
     """
     if nuts_sampler is not None and nuts_sampler not in SAMPLERS:
         raise ValueError(
@@ -136,12 +93,7 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None 
 
 
 def default_sampler() -> str:
-    """Return what ``pymc.sample`` uses by default: nutpie where there is one, from PyMC 6 on.
-
-    Returns
-    -------
-    str
-    """
+    """Return what ``pymc.sample`` uses by default: nutpie where there is one, from PyMC 6 on."""
     default = inspect.signature(pm.sample).parameters["nuts_sampler"].default
     if default is not None:
         return default
@@ -149,16 +101,7 @@ def default_sampler() -> str:
 
 
 def nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the sampler's own arguments, wherever they were given, by the names of nutpie.
-
-    Parameters
-    ----------
-    sample_kwargs : dict
-
-    Returns
-    -------
-    dict
-    """
+    """Return the sampler's own arguments, wherever they were given, by the names of nutpie."""
     options = {
         **(sample_kwargs.get("nuts_sampler_kwargs") or {}),
         **(sample_kwargs.get("nuts") or {}),
@@ -179,7 +122,7 @@ def _check_groups_of_arguments(sample_kwargs: dict[str, Any]) -> None:
 
 def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
     parameters = inspect.signature(pm.sample).parameters.values()
-    known = {one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD}
+    known = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}
     known |= set(BESIDES)
     own = _own_arguments(nuts_sampler)
     if nuts_sampler == "pymc":
@@ -239,8 +182,8 @@ def _own_arguments(nuts_sampler: str) -> _Own:
 
 def _nuts_arguments() -> set[str]:
     """Return what PyMC's own sampler takes; its classes hand on what they do not know."""
-    classes = [one for one in pm.NUTS.__mro__ if "__init__" in vars(one)]
-    names = {name for one in classes for name in inspect.signature(one.__init__).parameters}
+    classes = [cls for cls in pm.NUTS.__mro__ if "__init__" in vars(cls)]
+    names = {name for cls in classes for name in inspect.signature(cls.__init__).parameters}
     return names - {"self", "vars", "model", "rng", "args", "kwargs"}
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -13,19 +13,87 @@ import xarray as xr
 from pymc.logprob.transforms import CircularTransform
 from pymc.logprob.utils import replace_rvs_by_values
 
-from arviz_swiss.data.layout import Layout, place
+from arviz_swiss.data.layout import Layout, Variable, place
 from arviz_swiss.pymc.graphs import (
     Arrays,
     Vectorized,
     check_present,
+    dims_of,
     evaluate,
+    image_dims,
+    name_of,
     names_among,
     shapes_of,
     vectorize,
+    wrapped,
 )
-from arviz_swiss.pymc.ordering import Order, find_order
 
-__all__ = ["ModelSpace", "data_dependent", "wrapped"]
+__all__ = ["ModelSpace", "Order", "data_dependent", "find_order"]
+
+
+class Order(NamedTuple):
+    """How elements must be moved to come in the model's order.
+
+    `ndim` counts the variable's own dimensions, which are the last of an array. For each of them,
+    from the first on, `positions` tells where the model's elements are in the draws; None where the
+    order is the same. Further dimensions have none.
+    """
+
+    ndim: int
+    positions: tuple[np.ndarray | None, ...]
+
+    def into(self, array: np.ndarray) -> np.ndarray:
+        """Return an array of draws with its elements in the model's order."""
+        return self._take(array, self.positions)
+
+    def back(self, array: np.ndarray) -> np.ndarray:
+        """Return an array in the model's order with its elements in that of the draws."""
+        return self._take(array, [p if p is None else np.argsort(p) for p in self.positions])
+
+    def of_image(self, ndim: int) -> "Order":
+        """Return the order of the variable's image, which has so many dimensions of its own.
+
+        Elements along a dimension that the transform changes are its own, and stay in place.
+        """
+        kept = ndim if ndim == self.ndim else ndim - 1
+        return Order(ndim, self.positions[:kept])
+
+    def _take(self, array: np.ndarray, positions) -> np.ndarray:
+        array = np.asarray(array)
+        for axis, places in enumerate(positions, start=array.ndim - self.ndim):
+            if places is not None and array.shape[axis] == places.size:
+                array = array.take(places, axis=axis)
+        return array
+
+
+def find_order(
+    variable: Variable, layout: Layout, dims: tuple[str, ...], coords: Mapping[str, Any]
+) -> Order:
+    """Match a variable's elements in the draws to those in the model, by coordinate label.
+
+    The order is the same along dimensions without labels, or whose labels are not the model's.
+    Dimensions in another order than in the model are refused.
+    """
+    if dims != variable.dims:
+        if set(dims) == set(variable.dims):
+            raise ValueError(
+                f"variable {variable.name}: dimensions {variable.dims}, but {dims} in the model. "
+                "Transpose the draws."
+            )
+        return Order(len(dims), ())
+    positions = (_positions(layout.coords.get(dim), coords.get(dim)) for dim in dims)
+    return Order(len(dims), tuple(positions))
+
+
+def _positions(given: Any, wanted: Any) -> np.ndarray | None:
+    """Return where the wanted labels are among those given; None if all are in place."""
+    if given is None or wanted is None:
+        return None
+    place = {label: position for position, label in enumerate(np.asarray(given).tolist())}
+    labels = np.asarray(wanted).tolist()
+    if set(place) != set(labels) or list(place) == labels:
+        return None
+    return np.array([place[label] for label in labels])
 
 
 class ModelSpace:
@@ -120,7 +188,7 @@ class ModelSpace:
         self._deterministics = self._find_deterministics(deterministics, outside)
         self.deterministic_names = tuple(self._deterministics)
         self.dims = {
-            name: _dims_of(model, name, var.type.ndim)
+            name: dims_of(model, name, var.type.ndim)
             for name, var in (self._free | self._deterministics).items()
         }
         self.coords = {
@@ -128,18 +196,7 @@ class ModelSpace:
         }
 
     def forward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Move draws to the real line; not finite where they lie on the edge of the support.
-
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Draws of the free variables, on their own scale.
-
-        Returns
-        -------
-        dict of name to array
-            Named by the variables' own names.
-        """
+        """Move draws to the real line; not finite where they lie on the edge of the support."""
         images = evaluate(self._forward, self._to_model(arrays))
         images = self._from_model(images, unconstrained=True)
         for name, centre in self._centres.items():
@@ -147,33 +204,13 @@ class ModelSpace:
         return images
 
     def backward(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Move draws from the real line back to their own scale.
-
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Unconstrained draws of the free variables.
-
-        Returns
-        -------
-        dict of name to array
-        """
+        """Move draws from the real line back to their own scale."""
         return self._from_model(
             evaluate(self._backward, self._to_model(arrays, unconstrained=True))
         )
 
     def deterministics(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Compute the model's deterministics.
-
-        Parameters
-        ----------
-        arrays : mapping of name to array
-            Draws of the free variables, on their own scale, as `backward` returns them.
-
-        Returns
-        -------
-        dict of name to array
-        """
+        """Compute the model's deterministics from draws on their own scale."""
         if not self._deterministics:
             return {}
         return evaluate(self._compute, self._to_model(arrays))
@@ -181,37 +218,9 @@ class ModelSpace:
     def fitted_to(self, layout: Layout) -> "ModelSpace":
         """Return the same space for draws whose elements come in another order than the model's.
 
-        Parameters
-        ----------
-        layout : Layout
-            Of the draws on their own scale. Elements are matched by coordinate label; along a
-            dimension without labels, or with others than the model's, by position.
-
-        Returns
-        -------
-        ModelSpace
-            Takes and returns draws in the order of the layout; deterministics come in the model's.
-
-        Raises
-        ------
-        ValueError
-            If a variable has its dimensions in another order than in the model, or another shape.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import pymc as pm
-        >>> from arviz_swiss.data.layout import layout_of
-        >>> from arviz_swiss.pymc import ModelSpace
-        >>> import xarray as xr
-        >>> with pm.Model(coords={"k": ["a", "b"]}) as model:
-        ...     x = pm.Uniform("x", [0, 10], [1, 20], dims="k")
-        >>> draws = np.array([[[15.0, 0.5]]])
-        >>> dims = ("chain", "draw", "k")
-        >>> dataset = xr.Dataset({"x": (dims, draws)}, coords={"k": ["b", "a"]})
-        >>> space = ModelSpace(model).fitted_to(layout_of(dataset, ["x"]))
-        >>> space.forward({"x": draws})["x"]
-        array([[[0., 0.]]])
+        Elements are matched to those of the layout, of draws on their own scale, by coordinate
+        label; along a dimension without labels, or with others than the model's, by position.
+        Deterministics still come in the model's order.
         """
         shapes = shapes_of(self._free)
         for variable in layout.variables:
@@ -231,16 +240,7 @@ class ModelSpace:
         return fitted
 
     def without_deterministics(self, names: Sequence[str]) -> "ModelSpace":
-        """Return the same space, which does not compute these deterministics.
-
-        Parameters
-        ----------
-        names : sequence of str
-
-        Returns
-        -------
-        ModelSpace
-        """
+        """Return the same space, which does not compute these deterministics."""
         if not names:
             return self
         fewer = copy.copy(self)
@@ -268,32 +268,10 @@ class ModelSpace:
     def recentred(self, batches: Iterable[Mapping[str, np.ndarray]]) -> "ModelSpace":
         """Return the same space, with variables on the circle cut opposite their circular mean.
 
-        Parameters
-        ----------
-        batches : iterable of mapping of name to array
-            Draws of all batches that are merged, on their own scale. They are read once, and only
-            if the space has variables on the circle.
-
-        Returns
-        -------
-        ModelSpace
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import pymc as pm
-        >>> from arviz_swiss.pymc import ModelSpace
-        >>> with pm.Model() as model:
-        ...     angle = pm.VonMises("angle", 3.0, 5.0)
-        >>> draws = {"angle": np.array([3.0, -3.0])}
-        >>> ModelSpace(model).recentred([draws]).forward(draws)["angle"].round(2)
-        array([3.  , 3.28])
+        The draws of all batches, on their own scale, are read once, and only if the space has
+        variables on the circle.
         """
-        circular = [
-            name
-            for name, transform in self.transforms.items()
-            if isinstance(transform, CircularTransform)
-        ]
+        circular = [n for n, t in self.transforms.items() if isinstance(t, CircularTransform)]
         recentred = copy.copy(self)
         if circular:
             totals = dict.fromkeys(circular, 0.0)
@@ -303,29 +281,19 @@ class ModelSpace:
                     on_circle = np.exp(1j * np.asarray(arrays[name]))
                     sample_ndim = on_circle.ndim - self._free[name].type.ndim
                     totals[name] += on_circle.sum(axis=tuple(range(sample_ndim)))
-            recentred._centres = {name: np.angle(total) for name, total in totals.items()}
+            recentred._centres = {n: np.asarray(np.angle(total)) for n, total in totals.items()}
         return recentred
 
     def layout(self, constrained: Layout, example: Mapping[str, np.ndarray]) -> Layout:
-        """Lay out the unconstrained variables along `parameter`.
+        """Lay out the unconstrained variables along `parameter`, by the shapes of example draws.
 
-        Parameters
-        ----------
-        constrained : Layout
-            Of the variables on their own scale.
-        example : mapping of name to array
-            Some unconstrained draws, with dimensions (chain, draw, ...).
-
-        Returns
-        -------
-        Layout
-            A dimension whose length the transform changes is renamed after it, as in
-            ``color_simplex``, and counted from zero.
+        A dimension whose length the transform changes is renamed after it, as in
+        ``color_simplex``, and counted from zero.
         """
         variables, coords, start = [], {}, 0
         for variable in constrained.variables:
             shape = example[variable.name].shape[2:]
-            dims = _unconstrained_dims(
+            dims = image_dims(
                 variable.dims, variable.shape, shape, self.transforms.get(variable.name)
             )
             variables.append(place(variable.name, dims, shape, start))
@@ -392,85 +360,27 @@ class ModelSpace:
         self, names: Sequence[str] | None, outside: Sequence[pt.TensorVariable]
     ) -> dict[str, pt.TensorVariable]:
         """Choose the deterministics to compute."""
-        found = {var.name: var for var in self.model.deterministics}
-        needs = {name: names_among(var, outside) for name, var in found.items()}
+        known = {var.name: var for var in self.model.deterministics}
+        needs = {name: names_among(var, outside) for name, var in known.items()}
         if names is None:
-            return {name: var for name, var in found.items() if not needs[name]}
-        _check_known("deterministics", names, found)
+            return {name: var for name, var in known.items() if not needs[name]}
+        _check_known("deterministics", names, known)
         for name in names:
             if needs[name]:
                 raise ValueError(
                     f"Deterministic {name!r} depends on {needs[name]}, which are not in var_names="
                     f"{list(self.names)}. Leave it out."
                 )
-        return {name: var for name, var in found.items() if name in names}
+        return {name: var for name, var in known.items() if name in names}
 
 
 def data_dependent(model: pm.Model) -> tuple[str, ...]:
     """Name the deterministics that depend on the batch's data: ``pm.Data`` or observed variables.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model of one batch.
-
-    Returns
-    -------
-    tuple of str
-        Data that the model holds as plain arrays are constants, and not noticed.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.space import data_dependent
-    >>> with pm.Model() as model:
-    ...     x = pm.Data("x", [1.0, 2.0, 3.0])
-    ...     slope = pm.Normal("slope")
-    ...     double = pm.Deterministic("double", 2 * slope)
-    ...     line = pm.Deterministic("line", slope * x)
-    >>> data_dependent(model)
-    ('line',)
+    Data that the model holds as plain arrays are constants, and not noticed.
     """
     data = [*model.data_vars, *model.observed_RVs]
     return tuple(var.name for var in model.deterministics if names_among(var, data))
-
-
-def wrapped(angle: np.ndarray) -> np.ndarray:
-    """Bring angles between -pi and pi."""
-    return angle - 2 * np.pi * np.round(angle / (2 * np.pi))
-
-
-def _dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
-    """Name the dimensions as ArviZ does where the model does not."""
-    dims = model.named_vars_to_dims.get(name) or (None,) * ndim
-    return tuple(f"{name}_dim_{i}" if dim is None else dim for i, dim in enumerate(dims))
-
-
-def _unconstrained_dims(
-    dims: tuple[str, ...], shape: tuple[int, ...], unconstrained: tuple[int, ...], transform: Any
-) -> tuple[str, ...]:
-    """Rename the dimensions whose length the transform changes."""
-    if len(shape) == len(unconstrained):
-        return tuple(
-            dim if before == after else f"{dim}_{name_of(transform)}"
-            for dim, before, after in zip(dims, shape, unconstrained, strict=True)
-        )
-    kept = len(unconstrained) - 1
-    return (*dims[:kept], f"{dims[-1]}_{name_of(transform)}")
-
-
-def name_of(transform: Any) -> str:
-    """Return the name of a transform, for people.
-
-    Parameters
-    ----------
-    transform : pymc Transform
-
-    Returns
-    -------
-    str
-    """
-    return getattr(transform, "name", type(transform).__name__.lower())
 
 
 def _check_known(argument: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pymc as pm
-import pytensor
 from pymc.distributions.transforms import ZeroSumTransform
 
-from arviz_swiss.pymc.graphs import UNCOMPILED, names_among
+from arviz_swiss.pymc.graphs import names_among, shapes_of
 from arviz_swiss.pymc.observed import imputed_names
 
 __all__ = [
@@ -23,22 +22,11 @@ __all__ = [
 
 
 class Structure(NamedTuple):
-    """The free variables of one model.
+    """The free variables of one model, which was built from so many rows.
 
-    Attributes
-    ----------
-    rows : int
-        Number of rows of the data that the model was built from.
-    shapes : dict
-        Shape of each free variable.
-    labels : dict
-        Coordinate labels of each free variable, for every axis; None for an axis without.
-    imputed : tuple of str
-        Free variables that are missing entries of observed data.
-    predictors : tuple of str
-        Those of them that other observed variables depend on.
-    zero_sum : tuple of (str, tuple of int)
-        Free variables that sum to zero, and along which axes.
+    `labels` has coordinates for every axis, None for an axis without; `imputed` are missing entries
+    of observed data, `predictors` those that other observed variables depend on; `zero_sum` tells
+    along which axes variables sum to zero.
     """
 
     rows: int
@@ -50,30 +38,7 @@ class Structure(NamedTuple):
 
 
 def check_model(model: Any, where: str) -> None:
-    """Refuse what cannot be divided: no model, no likelihood, discrete parameters.
-
-    Parameters
-    ----------
-    model : object
-        What the user's function returned.
-    where : str
-        The batch, for the error.
-
-    Raises
-    ------
-    TypeError
-        If it is not a PyMC model.
-    ValueError
-        If it has no observed variables, no free variables, or discrete ones.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.structure import check_model
-    >>> check_model(None, "batch b0")
-    Traceback (most recent call last):
-    ...
-    TypeError: batch b0: build returned 'NoneType', expected a pymc.Model. ...
-    """
+    """Refuse what cannot be divided: no model, no likelihood, no or discrete parameters."""
     if not isinstance(model, pm.Model):
         raise TypeError(
             f"{where}: build returned {type(model).__name__!r}, expected a pymc.Model. End it with "
@@ -95,31 +60,9 @@ def check_model(model: Any, where: str) -> None:
 
 
 def describe(model: pm.Model, rows: int) -> Structure:
-    """Read the shapes and coordinate labels of a model's free variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    rows : int
-        Number of rows of the data that the model was built from.
-
-    Returns
-    -------
-    Structure
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.structure import describe
-    >>> with pm.Model(coords={"city": ["Bern", "Basel"]}) as model:
-    ...     level = pm.Normal("level", dims="city")
-    ...     y = pm.Normal("y", level[0], observed=[1.0, 2.0, 3.0])
-    >>> describe(model, 3).shapes, describe(model, 3).labels
-    ({'level': (2,)}, {'level': (('Bern', 'Basel'),)})
-    """
+    """Read the shapes and coordinate labels of the free variables of a model of so many rows."""
     names = [rv.name for rv in model.free_RVs]
-    shapes = pytensor.function([], [rv.shape for rv in model.free_RVs], mode=UNCOMPILED)()
-    shapes = {name: tuple(map(int, shape)) for name, shape in zip(names, shapes, strict=True)}
+    shapes = shapes_of({rv.name: rv for rv in model.free_RVs})
     labels = {}
     for name in names:
         dims = model.named_vars_to_dims.get(name) or (None,) * len(shapes[name])
@@ -141,20 +84,10 @@ def _predictors(model: pm.Model, imputed: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_local(first: Structure, second: Structure, together: Structure) -> tuple[str, ...]:
-    """Name the free variables that each batch has its own copy of.
+    """Name the free variables that each batch has its own copy of, missing entries included.
 
-    Parameters
-    ----------
-    first, second : Structure
-        The models of two batches.
-    together : Structure
-        The model of the rows of both. It unmasks variables without coordinate labels, such as the
-        effects of ten groups in each of two batches: together they are twenty.
-
-    Returns
-    -------
-    tuple of str
-        Missing entries of observed data are among them.
+    The model of the rows of both batches unmasks variables without coordinate labels, such as the
+    effects of ten groups in each: together they are twenty.
 
     Examples
     --------
@@ -164,13 +97,13 @@ def find_local(first: Structure, second: Structure, together: Structure) -> tupl
     >>> find_local(first, first, together)
     ('u',)
     """
-    found = [
+    differing = [
         name
         for name in first.shapes
         if name in second.shapes
         and not (_same(first, second, name) and _same(first, together, name))
     ]
-    return tuple(dict.fromkeys([*found, *first.imputed, *second.imputed]))
+    return tuple(dict.fromkeys([*differing, *first.imputed, *second.imputed]))
 
 
 def check_local(
@@ -178,21 +111,8 @@ def check_local(
 ) -> None:
     """Refuse local variables where the kind of sub-posterior or the partition is wrong for them.
 
-    Parameters
-    ----------
-    local : sequence of str
-        Names found by `find_local`.
-    first, second : Structure
-        The models of two batches.
-    kind : str
-        "inflated", "fractionated" or "full_prior".
-    grouped : bool
-        Whether rows that belong together were kept in one batch.
-
-    Raises
-    ------
-    ValueError
-        If local variables are inflated, may be spread over several batches, or sum to zero.
+    They must not be inflated, nor spread over several batches (`grouped` tells whether rows that
+    belong together were kept in one), nor sum to zero.
     """
     latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
     if not latent:
@@ -229,35 +149,18 @@ def check_local(
 def check_apart(
     earlier: Mapping[str, Structure], other: Structure, names: Iterable[str], where: str
 ) -> None:
-    """Refuse a group that is in two batches.
-
-    Parameters
-    ----------
-    earlier : mapping of str to Structure
-        The models of earlier batches.
-    other : Structure
-        The model of a later batch.
-    names : iterable of str
-        Local variables.
-    where : str
-        The later batch, for the error.
-
-    Raises
-    ------
-    ValueError
-        If they share a label, unless all of them only number their own groups.
-    """
+    """Refuse a label in two batches, unless all of them only number their own groups."""
     for name in names:
         for *before, labels in zip(
-            *(one.labels[name] for one in (*earlier.values(), other)), strict=True
+            *(each.labels[name] for each in (*earlier.values(), other)), strict=True
         ):
             known = [*before, labels]
             if None in known or all(map(_counts, known)):
                 continue
-            if all(set(one) == set(labels) for one in before):
+            if all(set(others) == set(labels) for others in before):
                 continue
-            for batch, one in zip(earlier, before, strict=True):
-                if shared := [label for label in one if label in set(labels)]:
+            for batch, others in zip(earlier, before, strict=True):
+                if shared := [label for label in others if label in set(labels)]:
                     raise ValueError(
                         f"Free variable {name} has coordinate {shared[0]!r} in {batch} and in "
                         f"{where}, but differs between batches in others. Pass groups= by which "
@@ -267,21 +170,7 @@ def check_apart(
 
 
 def check_predictors(structure: Structure, kind: str, where: str) -> None:
-    """Refuse to inflate a batch with missing predictors.
-
-    Parameters
-    ----------
-    structure : Structure
-    kind : str
-        "inflated", "fractionated" or "full_prior".
-    where : str
-        The batch, for the error.
-
-    Raises
-    ------
-    ValueError
-        If other observed variables depend on missing values, and the likelihood is inflated.
-    """
+    """Refuse to inflate a batch whose observed variables depend on missing values."""
     if kind == "inflated" and structure.predictors:
         raise ValueError(
             f"{where}: missing values {', '.join(structure.predictors)} are latent variables that "
@@ -292,32 +181,7 @@ def check_predictors(structure: Structure, kind: str, where: str) -> None:
 
 
 def check_same(first: Structure, other: Structure, local: Iterable[str], where: str) -> None:
-    """Refuse a batch whose shared parameters are not those of the first batch.
-
-    Parameters
-    ----------
-    first, other : Structure
-        The models of the first batch and of another.
-    local : iterable of str
-        Names found by `find_local`.
-    where : str
-        The other batch, for the error.
-
-    Raises
-    ------
-    ValueError
-        If variables are missing, or shared ones differ in size or coordinates.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.structure import Structure, check_same
-    >>> first = Structure(9, {"mu": ()}, {"mu": ()}, ())
-    >>> other = Structure(9, {"mu": (), "nu": ()}, {"mu": (), "nu": ()}, ())
-    >>> check_same(first, other, (), "batch b4")
-    Traceback (most recent call last):
-    ...
-    ValueError: batch b4: the free variables are mu, nu, but mu in batch b0. ...
-    """
+    """Refuse a batch whose shared parameters are not those of the first batch."""
     names, expected = (
         [name for name in structure.shapes if name not in structure.imputed]
         for structure in (other, first)
@@ -352,13 +216,13 @@ def _one_per_row(first: Structure, second: Structure, name: str) -> bool:
 def _differing(first: Structure, second: Structure, name: str) -> list[int]:
     """Return the axes along which batches have groups of their own; all, if none tells."""
     axes = range(len(first.shapes[name]))
-    found = [
+    differing = [
         axis
         for axis in axes
         if first.shapes[name][axis] != second.shapes[name][axis]
         or first.labels[name][axis] != second.labels[name][axis]
     ]
-    return found or list(axes)
+    return differing or list(axes)
 
 
 def _counts(labels: tuple) -> bool:

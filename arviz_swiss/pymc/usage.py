@@ -5,42 +5,30 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from arviz_swiss.parallel.store import fingerprint
+from arviz_swiss.pymc.graphs import arrays_of
 
-__all__ = ["arrays_of", "check_uses_batch"]
+__all__ = ["check_uses_batch"]
 
 # So many distinct values do not agree by chance.
 DISTINCT = 10
 
 
 def check_uses_batch(models: Sequence[pm.Model], batches: Sequence[Any], rows: int) -> None:
-    """Refuse a function whose models do not follow the rows.
+    """Refuse a function whose models, of two batches and of both together, do not follow the rows.
 
-    Parameters
-    ----------
-    models : sequence of pymc.Model
-        The models of two batches, and of the rows of both.
-    batches : sequence
-        The data that they were built from.
-    rows : int
-        Number of rows of all batches.
-
-    Raises
-    ------
-    ValueError
-        If an observed variable has as many entries as all batches have rows, and the same in
-        all models; if all three models hold the same data; or if the first entries of all
-        observed variables agree although no column of the batches does.
+    An observed variable is suspect if it has as many entries as all batches have rows, and the same
+    in all models; if all three models hold the same data; or if the first entries of all observed
+    variables agree although no column of the batches does.
     """
     observed = [_observed(model) for model in models]
     same = [
         name
         for name, values in observed[0].items()
-        if all(name in one and np.array_equal(one[name], values) for one in observed[1:])
+        if all(name in other and np.array_equal(other[name], values) for other in observed[1:])
     ]
     whole = [name for name in same if observed[0][name].shape[:1] == (rows,)]
     if whole:
@@ -61,25 +49,13 @@ def _accuse(names: Sequence[str], how: str) -> None:
 
 def _observed(model: pm.Model) -> dict[str, np.ndarray]:
     """Return the values of observed variables, of those that are arrays or ``pm.Data``."""
-    found = {}
+    values = {}
     for rv in model.observed_RVs:
         arrays = arrays_of([model.rvs_to_values[rv]])
-        shape = rv.type.shape
-        fitting = [a for a in arrays if a.ndim == len(shape)]
+        fitting = [array for array in arrays if array.ndim == rv.type.ndim]
         if len(fitting) == 1:
-            found[rv.name] = fitting[0]
-    return found
-
-
-def arrays_of(graphs: Sequence[Variable]) -> list[np.ndarray]:
-    """Return all constants and shared values that graphs hold, random number generators aside."""
-    found = []
-    for variable in ancestors(graphs):
-        if isinstance(variable, Constant):
-            found.append(variable.data)
-        elif isinstance(variable, SharedVariable):
-            found.append(variable.get_value(borrow=True))
-    return [array for array in found if isinstance(array, np.ndarray)]
+            values[rv.name] = fitting[0]
+    return values
 
 
 def _same_data(models: Sequence[pm.Model]) -> bool:
@@ -89,23 +65,21 @@ def _same_data(models: Sequence[pm.Model]) -> bool:
         graphs = [*model.logp(sum=False, jacobian=False), *model.deterministics]
         held = sorted(map(fingerprint, [*arrays_of(graphs), *arrays_of(model.basic_RVs)]))
         seen.append((held, fingerprint(model.coords), _own_operations(graphs)))
-    return all(one == seen[0] for one in seen[1:])
+    return all(other == seen[0] for other in seen[1:])
 
 
 def _own_operations(graphs: Sequence[Variable]) -> list[Any]:
     """Return operations of neither PyTensor nor PyMC, which may hold data that nobody sees."""
     nodes = {variable.owner: None for variable in ancestors(graphs) if variable.owner is not None}
-    operations = [node.op for node in nodes]
-    return [
-        op for op in operations if type(op).__module__.split(".")[0] not in ("pytensor", "pymc")
-    ]
+    known = ("pytensor", "pymc")
+    return [node.op for node in nodes if type(node.op).__module__.split(".")[0] not in known]
 
 
 def _same_beginnings(observed: Sequence[Mapping[str, np.ndarray]]) -> bool:
     """Tell whether all variables begin alike everywhere, in values that are no coincidence."""
     varied = False
     for name in observed[0]:
-        values = [one.get(name, np.zeros(0)) for one in observed]
+        values = [each.get(name, np.zeros(0)) for each in observed]
         if any(value.ndim == 0 for value in values):
             return False
         length = min(map(len, values))
@@ -118,9 +92,9 @@ def _same_beginnings(observed: Sequence[Mapping[str, np.ndarray]]) -> bool:
 
 def _common_column(first: Any, second: Any) -> bool:
     """Tell whether any column of two tables begins with the same values."""
-    for one, other in zip(_columns(first), _columns(second), strict=False):
-        length = min(len(one), len(other))
-        if fingerprint(one[:length]) == fingerprint(other[:length]):
+    for column, other in zip(_columns(first), _columns(second), strict=False):
+        length = min(len(column), len(other))
+        if fingerprint(column[:length]) == fingerprint(other[:length]):
             return True
     return False
 

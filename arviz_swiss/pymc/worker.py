@@ -1,7 +1,6 @@
 """Sample one batch: what runs in a worker of `sample_batches`."""
 
 import contextlib
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -18,33 +17,21 @@ import arviz_swiss
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc import structure
-from arviz_swiss.pymc.compiling import (
-    compile_once,
-    without_advice_on_blas,
-    without_cache,
-)
+from arviz_swiss.pymc.compiling import LOCK, compile_once, without_advice_on_blas, without_cache
 from arviz_swiss.pymc.formulas import from_bambi
+from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.inflate import inflate
 from arviz_swiss.pymc.observed import observed_rows
-from arviz_swiss.pymc.sampler_arguments import default_sampler, nutpie_options
-from arviz_swiss.pymc.tempering import fractionate, inflate, tempering_attrs
+from arviz_swiss.pymc.runs import Settings
+from arviz_swiss.pymc.sampler_arguments import nutpie_options
+from arviz_swiss.pymc.tempering import tempering_attrs
 
-__all__ = [
-    "KINDS",
-    "Task",
-    "build_model",
-    "sample_task",
-    "temper",
-]
-
-KINDS = ("inflated", "fractionated", "full_prior")
+__all__ = ["Task", "build_model", "sample_task", "temper"]
 
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
-
-# PyTensor's compilation and configuration are not safe to use from several threads at once.
-_lock = threading.RLock()
 
 
 class Task(NamedTuple):
@@ -55,17 +42,11 @@ class Task(NamedTuple):
     data: Any
     rows: int
     total: int
-    kind: str
-    untransformed: tuple[str, ...]
+    settings: Settings
     first: structure.Structure
     local: tuple[str, ...]
-    draws: int
-    tune: int
-    chains: int
-    nuts_sampler: str | None
     seeds: tuple[int, int]
     attrs: dict[str, str]
-    sample_kwargs: dict[str, Any]
     sign: str | None = None
 
     def show_sampling(self) -> None:
@@ -76,22 +57,8 @@ class Task(NamedTuple):
 
 
 def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
-    """Call the user's function on one batch and check what it returns.
-
-    Parameters
-    ----------
-    build : callable
-    data : object
-        The rows of the batch.
-    where : str
-        The batch, for the errors.
-
-    Returns
-    -------
-    pymc.Model
-        That of a Bambi model, if the function returns one.
-    """
-    with _lock:
+    """Call the user's function on one batch and check what it returns."""
+    with LOCK:
         try:
             made = build(data)
         except Exception as error:
@@ -112,21 +79,7 @@ def temper(
 ) -> pm.Model:
     """Return the model that one batch samples, by the kind of sub-posterior.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    kind : {"inflated", "fractionated", "full_prior"}
-    rows, total : int
-        Number of rows of the batch, and of all batches.
-    local : tuple of str
-        Free variables that belong to the batch alone.
-    untransformed : tuple of str
-        Free variables whose prior is raised to a power on their own scale.
-
-    Returns
-    -------
-    pymc.Model
-        The powers follow ``pm.Data`` where the observed variables have one entry per row.
+    The powers follow ``pm.Data`` where the observed variables have one entry per row.
 
     Examples
     --------
@@ -143,40 +96,34 @@ def temper(
     follows = _one_entry_per_row(model, rows)
     if kind == "inflated":
         return inflate(model, total_size=total) if follows else inflate(model, total / rows)
-    local = [rv.name for rv in model.free_RVs if rv.name in local]
-    options = {"local": local, "untransformed": untransformed}
-    if follows:
-        return fractionate(model, total_size=total, **options)
-    return fractionate(model, rows / total, **options)
+    return fractionate(
+        model,
+        None if follows else rows / total,
+        total_size=total if follows else None,
+        local=[rv.name for rv in model.free_RVs if rv.name in local],
+        untransformed=untransformed,
+    )
 
 
 def sample_task(task: Task) -> Any:
-    """Build, temper and sample one batch.
-
-    Parameters
-    ----------
-    task : Task
-
-    Returns
-    -------
-    InferenceData or DataTree
-    """
+    """Build, temper and sample one batch."""
     with threadpool_limits(1):
-        with _lock, warnings.catch_warnings():
+        with LOCK, warnings.catch_warnings():
             # the caller has had these warnings from the first batch
             warnings.simplefilter("ignore", MergeWarning)
             model = build_model(task.build, task.data, f"batch {task.label}")
             described = structure.describe(model, task.rows)
             structure.check_same(task.first, described, task.local, f"batch {task.label}")
+            settings = task.settings
             tempered = temper(
-                model, task.kind, task.rows, task.total, task.local, task.untransformed
+                model, settings.kind, task.rows, task.total, task.local, settings.untransformed
             )
-        if _samples_compiled(task):
+        if _samples_compiled(settings):
             groups = _sample_nutpie(task, tempered, described)
         else:
-            with _lock, without_advice_on_blas(), without_cache():
+            with LOCK, without_advice_on_blas(), without_cache():
                 groups = _sample_pymc(task, tempered)
-        with _lock:
+        with LOCK:
             groups |= _data_groups(task, model)
     groups["posterior"] = _tidy_posterior(groups["posterior"], task, tempered, described)
     groups["sample_stats"] = _without_objects(groups["sample_stats"])
@@ -190,12 +137,10 @@ def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
         return False
 
 
-def _samples_compiled(task: Task) -> bool:
-    if (task.nuts_sampler or default_sampler()) != "nutpie":
+def _samples_compiled(settings: Settings) -> bool:
+    if settings.sampler != "nutpie" or not set(settings.sample_kwargs) <= _NUTPIE_ARGUMENTS:
         return False
-    if not set(task.sample_kwargs) <= _NUTPIE_ARGUMENTS:
-        return False
-    return not _NUTPIE_COMPILES & set(nutpie_options(task.sample_kwargs))
+    return not _NUTPIE_COMPILES & set(nutpie_options(settings.sample_kwargs))
 
 
 def _sample_nutpie(
@@ -203,42 +148,42 @@ def _sample_nutpie(
 ) -> containers.Groups:
     import nutpie
 
-    with _lock, without_advice_on_blas():
+    with LOCK, without_advice_on_blas():
         compiled = compile_once(model, described.shapes)
     task.show_sampling()
     started = time.perf_counter()
     idata = nutpie.sample(
         compiled,
-        draws=task.draws,
-        tune=max(task.tune, 1),  # nutpie panics at 0
-        chains=task.chains,
+        draws=task.settings.draws,
+        tune=max(task.settings.tune, 1),  # nutpie panics at 0
+        chains=task.settings.chains,
         cores=1,
         seed=task.seeds[0],
         save_warmup=False,
         progress_bar=False,
-        **nutpie_options(task.sample_kwargs),
+        **nutpie_options(task.settings.sample_kwargs),
     )
     groups = _kept(containers.read(idata).groups)
     groups["posterior"].attrs |= {
         "inference_library": "nutpie",
         "inference_library_version": version("nutpie"),
         "sampling_time": time.perf_counter() - started,
-        "tuning_steps": task.tune,
+        "tuning_steps": task.settings.tune,
     }
     return groups
 
 
 def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
-    options = {"compute_convergence_checks": False, **task.sample_kwargs}
-    if task.nuts_sampler is not None:
-        options["nuts_sampler"] = task.nuts_sampler
-    if (task.nuts_sampler or default_sampler()) == "pymc":
+    options = {"compute_convergence_checks": False, **task.settings.sample_kwargs}
+    if task.settings.nuts_sampler is not None:
+        options["nuts_sampler"] = task.settings.nuts_sampler
+    if task.settings.sampler == "pymc":
         # the other samplers do not tell when they have compiled
         options.setdefault("callback", _at_first_draw(task.show_sampling))
     idata = pm.sample(
-        task.draws,
-        tune=task.tune,
-        chains=task.chains,
+        task.settings.draws,
+        tune=task.settings.tune,
+        chains=task.settings.chains,
         cores=1,
         random_seed=task.seeds[0],
         progressbar=False,
@@ -261,11 +206,11 @@ def _kept(groups: containers.Groups) -> containers.Groups:
 def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
     """Return the data of the plain model and, where the merge needs them, draws from its prior."""
     prior = {}
-    if task.kind == "full_prior":
+    if task.settings.kind == "full_prior":
         shared = [rv for rv in model.free_RVs if rv.name not in task.local]
         values = pm.draw(
             shared,
-            draws=task.draws * task.chains,
+            draws=task.settings.draws * task.settings.chains,
             random_seed=task.seeds[1],
             mode=UNCOMPILED,
         )
@@ -284,17 +229,17 @@ def _tidy_posterior(
     attrs = {
         schema.BATCH: task.label,
         schema.SIZE: task.rows,
-        schema.KIND: task.kind,
-        schema.POWER: task.total / task.rows if task.kind == "inflated" else 1.0,
-        schema.PRIOR_POWER: task.rows / task.total if task.kind == "fractionated" else 1.0,
+        schema.KIND: task.settings.kind,
+        schema.POWER: task.total / task.rows if task.settings.kind == "inflated" else 1.0,
+        schema.PRIOR_POWER: task.rows / task.total if task.settings.kind == "fractionated" else 1.0,
         schema.VERSION: arviz_swiss.__version__,
         schema.PYMC_VERSION: pm.__version__,
         **task.attrs,
         "sampled_variables": free if len(free) > 1 else free[0],
     }
-    if task.kind == "fractionated":
-        said = tempering_attrs(model)
-        attrs |= {name: said[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
+    if task.settings.kind == "fractionated":
+        tempering = tempering_attrs(model)
+        attrs |= {name: tempering[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
     if local := [name for name in free if name in {*task.local, *described.imputed}]:
         attrs[schema.LOCAL] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))

@@ -9,7 +9,7 @@ import pytest
 from arviz_swiss.pymc.compiling import (
     CACHE_VARIABLE,
     _is_same,
-    _read_graph,
+    _read_model,
     compile_once,
     without_cache,
 )
@@ -38,16 +38,7 @@ def build(index, x=None, y=None, prior=1.0, row_labels=None, rowwise=False, **kw
 
 def is_same(old, new, shapes=SHAPES):
     """Decide without compiling by nutpie: as if all data were left in the compiled functions."""
-
-    class Compiled:
-        class logp_func:
-            @staticmethod
-            def get_shared():
-                return []
-
-        expand_func = logp_func
-
-    return _is_same(_read_graph(old, SHAPES), _read_graph(new, shapes), Compiled)
+    return _is_same(_read_model(old, SHAPES), _read_model(new, shapes), set())
 
 
 @pytest.mark.parametrize("kind", ["inflated", "fractionated", "full_prior"])

@@ -1,3 +1,5 @@
+"""Densities of real PyMC models, against their own log densities and gradients."""
+
 import re
 
 import numpy as np
@@ -10,17 +12,18 @@ import arviz_swiss as az_swiss
 from arviz_swiss.correcting.refine import space_for_models
 from arviz_swiss.data import containers
 from arviz_swiss.merging.merged import open_merged
-from arviz_swiss.pymc import ModelSpace, density, inflate
+from arviz_swiss.pymc import ModelSpace, compiling, inflate
 from arviz_swiss.pymc.density import ModelDensity
 
 QUIET = {"progressbar": False}
 
 
-@pytest.fixture(autouse=True)
-def uncompiled():
-    """Spare the compiler where it is not what is tested."""
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        yield
+@pytest.fixture(scope="session")
+def compiler():
+    return pytensor.config.cxx
+
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
 def regression(design, outcomes, names="abc", extra=None):
@@ -141,15 +144,15 @@ def test_batches_that_differ_in_their_data_share_compiled_functions():
     models = [regression(*some_data(rng)) for _ in range(3)]
     space, opened = in_space_of(merged_in(models[0], model=models[0]))
     points = 0.3 * rng.standard_normal((4, opened.free.size))
-    density._cache.clear()
+    compiling._functions.clear()
     values = [ModelDensity(model, space).log_likelihood(points) for model in models]
-    assert len(density._cache) == 1
-    density._cache.clear()
+    assert len(compiling._functions) == 1
+    compiling._functions.clear()
     for model, value in zip(models[::-1], values[::-1], strict=True):
         np.testing.assert_allclose(ModelDensity(model, space).log_likelihood(points), value)
     assert not np.allclose(values[0], values[1])
     ModelDensity(regression(*some_data(rng, rows=31)), space).log_likelihood(points)
-    assert len(density._cache) == 2
+    assert len(compiling._functions) == 2
 
 
 def test_potentials_count_with_the_prior_and_flat_priors_have_no_gradient():
@@ -350,7 +353,7 @@ def test_compiling_is_shown(normal_merge, normal_rows, capsys):
 
 
 @pytest.mark.slow
-def test_sampled_batches_are_refined_and_certified():
+def test_sampled_batches_are_refined_and_certified(run, compiler):
     rng = np.random.default_rng(10)
     design = rng.standard_normal((300, 2))
     outcomes = (rng.random(300) < 1 / (1 + np.exp(-design @ [1.5, -1.0]))).astype(int)
@@ -364,10 +367,8 @@ def test_sampled_batches_are_refined_and_certified():
 
     data = {"X": design, "y": outcomes}
     # compiled, as users run it
-    with pytensor.config.change_flags(mode="Mode"):
-        idatas = az_swiss.sample_batches(
-            build, data, batches=3, random_seed=1, progressbar=False, draws=500, tune=500
-        )
+    with pytensor.config.change_flags(mode="Mode", cxx=compiler):
+        idatas = run(build, data, batches=3, random_seed=1, draws=500, tune=500)
         rows = az_swiss.partition(data, 3, random_seed=1)
         models = [build({"X": design[i], "y": outcomes[i]}) for i in rows]
         merged = az_swiss.merge(idatas, model=models[0])

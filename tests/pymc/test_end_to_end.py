@@ -4,7 +4,7 @@ The bound on means, .35 posterior sds, is made of two errors. The merged mean we
 which lie sqrt(B) sds apart, by estimated precisions: with n effective draws of the squares in each
 batch and d parameters that makes sqrt((d + 1) (B - 1) / (B n)) sds, .07 for n = 1000 (checked in
 every batch) and d = 4. With the full run's 1 / sqrt(500) = .045 that is .083; three and a half
-times it is .29, and the merge's own bias, of order B / sqrt(N) = .06 sds, makes the rest. The sd of
+times it is .29, and the merge's own bias, of order B / sqrt(N) = .05 sds, makes the rest. The sd of
 a full run with 500 effective draws is off by 1 / sqrt(1000) = 3.2%, that of the merge by less: the
 bound of 15% is more than four times that.
 
@@ -79,28 +79,35 @@ def full_run(model, draws=1000):
         )
 
 
-def test_logistic_regression():
-    data = logistic_data(20_000)
-    idatas = az_swiss.sample_batches(logistic, data, batches=8, random_seed=1, **SETTINGS)
+DATA = logistic_data(10_000)
+
+
+@pytest.fixture(scope="module")
+def full():
+    return full_run(logistic(DATA))
+
+
+def test_logistic_regression(full):
+    """On processes, as users run it."""
+    idatas = az_swiss.sample_batches(logistic, DATA, batches=5, random_seed=1, **SETTINGS)
     assert_enough(idatas, ["beta"])
-    merged = az_swiss.merge(idatas, model=logistic(data[:100]))
-    assert_close(merged, full_run(logistic(data)), ["beta", "odds"])
+    merged = az_swiss.merge(idatas, model=logistic(DATA[:100]))
+    assert_close(merged, full, ["beta", "odds"])
 
 
-def test_unequal_batches():
+def test_unequal_batches(threads, full):
     """Three sites of 6000, 3000 and 1000 rows, each a batch; the powers travel in attributes."""
-    data = logistic_data(10_000, seed=1)
     site = np.repeat(["a", "b", "c"], [6000, 3000, 1000])
     idatas = az_swiss.sample_batches(
-        logistic, data, batches=3, groups=site, random_seed=1, **SETTINGS
+        logistic, DATA, batches=3, groups=site, random_seed=1, executor=threads, **SETTINGS
     )
     powers = sorted(
         float(containers.read(i).groups["posterior"].attrs["swiss_power"]) for i in idatas
     )
     np.testing.assert_allclose(powers, [10 / 6, 10 / 3, 10])
     assert_enough(idatas, ["beta"])
-    merged = az_swiss.merge(idatas, model=logistic(data[:100]))
-    assert_close(merged, full_run(logistic(data)), ["beta"])
+    merged = az_swiss.merge(idatas, model=logistic(DATA[:100]))
+    assert_close(merged, full, ["beta"])
 
 
 def hierarchical_data(groups=60, rows=20):

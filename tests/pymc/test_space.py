@@ -8,12 +8,13 @@ import pytest
 import xarray as xr
 
 from arviz_swiss.data.layout import Layout, place
-from arviz_swiss.pymc import graphs
-from arviz_swiss.pymc import space as space_module
 from arviz_swiss.pymc.space import ModelSpace, data_dependent
 
 # PyTensor says so once, where it was installed by pip
-pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+    pytest.mark.usefixtures("uncompiled"),
+]
 
 SAMPLES = (2, 50)
 
@@ -84,12 +85,6 @@ KINDS = {
     zero_sum: lambda draws: np.abs([draws["x"].sum(-1).max(), draws["x"].sum(-2).max()]) < 1e-12,
     non_centred: lambda draws: draws["tau"] > 0,
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        yield
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda build: build.__name__)
@@ -267,20 +262,6 @@ def test_any_number_of_sample_dimensions(shape):
     np.testing.assert_allclose(space.backward(unconstrained)["x"], draws["x"], rtol=1e-12)
 
 
-def test_chunks_give_the_same_as_all_at_once(monkeypatch):
-    with pm.Model() as model:
-        non_centred()
-        dirichlet()
-        pm.Deterministic("constant", pt.as_tensor(np.arange(3.0)))
-    draws = prior_draws(model)
-    space = ModelSpace(model)
-    whole = space.forward(draws) | space.deterministics(draws)
-    monkeypatch.setattr(graphs, "CHUNK_ELEMENTS", 170)
-    parts = space.forward(draws) | space.deterministics(draws)
-    for name, array in whole.items():
-        np.testing.assert_array_equal(parts[name], array)
-
-
 def test_local_variables_and_what_depends_on_them_are_left_out():
     with pm.Model(coords={"group": list("abcd")}) as model:
         mu = pm.Normal("mu")
@@ -343,13 +324,6 @@ def test_dims_and_coords():
     assert space.describe() == '{"share": "simplex", "effect": "zerosum"}'
 
 
-def test_a_transform_that_changes_the_rank():
-    dims = space_module._unconstrained_dims(
-        ("group", "a", "b"), (5, 3, 3), (5, 3), type("T", (), {"name": "cholesky_corr"})
-    )
-    assert dims == ("group", "b_cholesky_corr")
-
-
 def discrete():
     pm.Poisson("count", 3.0)
     pm.Normal("mu")
@@ -379,21 +353,6 @@ def test_bad_spaces_are_named(build, kwargs, message):
         build()
     with pytest.raises(ValueError, match=message):
         ModelSpace(model, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("draws", "message"),
-    [
-        ({"z": np.ones((2, 4))}, r"\['tau'\] are not among the draws, which have \['z'\]"),
-        ({"tau": np.ones(3), "z": np.ones((2, 4))}, r"\{'tau': \(3,\), 'z': \(2,\)\}"),
-        ({"tau": np.ones(0), "z": np.ones((0, 4))}, r"no draws.*\(0,\)"),
-    ],
-)
-def test_bad_draws_are_named(draws, message):
-    with pm.Model() as model:
-        non_centred()
-    with pytest.raises(ValueError, match=message):
-        ModelSpace(model).forward(draws)
 
 
 def test_discrete_variables_may_be_left_out():

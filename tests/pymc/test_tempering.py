@@ -1,199 +1,37 @@
-"""Tests of arviz_swiss.pymc.tempering."""
+"""What inflated and fractionated models have in common: copies, powers, attributes, bad input."""
 
 import json
-import warnings
 
 import numpy as np
 import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 import pytest
+from likelihoods import (
+    MODELS,
+    Y,
+    assert_same_density,
+    censored,
+    imputed,
+    normal,
+    random_points,
+    several,
+)
 from scipy import stats
 
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.pymc import fractionate, inflate, tempering_attrs
 from arviz_swiss.pymc.observed import observed_rows
-from arviz_swiss.pymc.tempering import copy_model, fractionate, inflate, tempering_attrs
+from arviz_swiss.pymc.tempering import copy_model
 
-# PyTensor says so once, where it was installed by pip
-pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
-
-# 12 rows; no constraint of any model below is violated by them
-Y = np.array([0.3, 1.1, 0.2, 2.0, 0.7, 1.6, 0.9, 0.4, 1.3, 2.0, 0.5, 1.0])
-
-
-def normal():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0.5, 2.0)
-        sigma = pm.HalfNormal("sigma", 1.5)
-        pm.Normal("y", mu, sigma, observed=Y)
-    return model
-
-
-def censored():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        sigma = pm.HalfNormal("sigma")
-        pm.Censored("y", pm.Normal.dist(mu, sigma), lower=None, upper=2.0, observed=Y)
-    return model
-
-
-def truncated():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        sigma = pm.HalfNormal("sigma")
-        pm.Truncated("y", pm.Normal.dist(mu, sigma), lower=0.0, upper=3.0, observed=Y)
-    return model
-
-
-def custom_logp():
-    def laplace(value, mu, scale):
-        return -pt.log(2 * scale) - pt.abs(value - mu) / scale
-
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        scale = pm.Gamma("scale", 2.0, 2.0)
-        pm.CustomDist("y", mu, scale, logp=laplace, observed=Y)
-    return model
-
-
-def custom_dist():
-    def lognormal(mu, sigma, size):
-        return pt.exp(pm.Normal.dist(mu, sigma, size=size))
-
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        sigma = pm.HalfNormal("sigma")
-        pm.CustomDist("y", mu, sigma, dist=lognormal, observed=Y)
-    return model
-
-
-def mixture():
-    with pm.Model() as model:
-        weights = pm.Dirichlet("weights", np.ones(2))
-        ordered = pm.distributions.transforms.ordered
-        mu = pm.Normal("mu", shape=2, transform=ordered, initval=np.array([0.5, 1.5]))
-        pm.NormalMixture("y", weights, mu, 0.5, observed=Y)
-    return model
-
-
-def multivariate():
-    with pm.Model() as model:
-        mu = pm.Normal("mu", shape=2)
-        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2.0, n=2, sd_dist=pm.Exponential.dist(1.0))
-        pm.MvNormal("y", mu, chol=chol, observed=Y.reshape(6, 2))
-    return model
-
-
-def imputed():
-    with warnings.catch_warnings(), pm.Model() as model:
-        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
-        mu = pm.Normal("mu")
-        sigma = pm.HalfNormal("sigma")
-        pm.Normal("y", mu, sigma, observed=np.ma.masked_less(Y, 0.4))
-    return model
-
-
-def several():
-    with pm.Model() as model:
-        mu = pm.Normal("mu")
-        p = pm.Beta("p", 2.0, 3.0)
-        pm.Normal("y", mu, observed=Y)
-        pm.Bernoulli("z", p, observed=(Y > 1).astype(int))
-    return model
-
-
-def hierarchical():
-    with pm.Model(coords={"group": ["a", "b", "c"]}) as model:
-        tau = pm.HalfCauchy("tau", 1.0)
-        z = pm.Normal("z", 0.0, tau, dims="group")
-        pm.Normal("y", z[np.arange(12) % 3], 1.0, observed=Y)
-    return model
-
-
-@pytest.fixture(autouse=True)
-def quick_compilation(request):
-    """Evaluate a few points in Python; only sampling is worth compiled code."""
-    if "nuts_sampler" in request.fixturenames:
-        yield
-    else:
-        with pytensor.config.change_flags(mode="FAST_COMPILE"):
-            yield
-
-
-MODELS = {
-    build.__name__: build
-    for build in (
-        normal,
-        censored,
-        truncated,
-        custom_logp,
-        custom_dist,
-        mixture,
-        multivariate,
-        imputed,
-        several,
-        hierarchical,
-    )
-}
+pytestmark = [
+    # PyTensor says so once, where it was installed by pip
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+    pytest.mark.usefixtures("uncompiled"),
+]
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
     return MODELS[request.param]()
-
-
-def random_points(model, count=3):
-    rng = np.random.default_rng(20)
-    start = model.initial_point(0)
-    return [
-        {name: value + 0.3 * rng.normal(size=np.shape(value)) for name, value in start.items()}
-        for _ in range(count)
-    ]
-
-
-def log_density_and_gradient(model, terms):
-    """Compile the weighted sum of parts of the log density, and its gradient.
-
-    `terms` are triples: weight, variables, whether with the Jacobian.
-    """
-    total = sum(weight * model.logp(vars=rvs, jacobian=jac) for weight, rvs, jac in terms if rvs)
-    outputs = [total, *pt.grad(total, model.continuous_value_vars)]
-    return model.compile_fn(outputs, inputs=model.value_vars)
-
-
-def assert_same_density(tempered, original, terms):
-    expected = log_density_and_gradient(original, terms)
-    everything = tempered.free_RVs + tempered.observed_RVs + tempered.potentials
-    actual = log_density_and_gradient(tempered, [(1.0, everything, True)])
-    for point in random_points(original):
-        for got, want in zip(actual(point), expected(point), strict=True):
-            assert np.all(np.isfinite(want))
-            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
-
-
-def test_inflate_equals_its_definition(model):
-    terms = [(1.0, model.free_RVs, True), (7.5, model.observed_RVs, False)]
-    assert_same_density(inflate(model, 7.5), model, terms)
-
-
-def test_fractionate_equals_its_definition(model):
-    missing = [rv for rv in model.free_RVs if rv.name.endswith("_unobserved")]
-    local = [rv for rv in model.free_RVs if rv.name == "z"]
-    shared = [rv for rv in model.free_RVs if rv not in local + missing]
-    terms = [(0.2, shared, True), (1.0, local + missing + model.observed_RVs, True)]
-    assert_same_density(fractionate(model, 0.2, local=[rv.name for rv in local]), model, terms)
-
-
-def test_fractionate_leaves_the_jacobian_of_untransformed_variables_whole(model):
-    missing = [rv for rv in model.free_RVs if rv.name.endswith("_unobserved")]
-    first, *others = [rv for rv in model.free_RVs[::-1] if rv not in missing]
-    terms = [
-        (0.2, others, True),
-        (1.0, [first], True),
-        (-0.8, [first], False),
-        (1.0, missing + model.observed_RVs, True),
-    ]
-    assert_same_density(fractionate(model, 0.2, untransformed=[first.name]), model, terms)
 
 
 def test_the_original_is_untouched(model):
@@ -227,19 +65,6 @@ def test_censored_against_scipy():
     np.testing.assert_allclose(inflated, prior + 4.0 * likelihood, rtol=1e-8)
     fractionated = fractionate(censored(), 0.25).compile_logp()(point)
     np.testing.assert_allclose(fractionated, 0.25 * prior + likelihood, rtol=1e-8)
-
-
-def test_the_fractions_of_all_batches_make_one_posterior():
-    point = {"mu": 0.7, "sigma_log__": -0.2}
-    whole = normal().compile_logp()(point)
-    parts = 0.0
-    for rows in (Y[:3], Y[3:]):
-        with pm.Model() as batch:
-            mu = pm.Normal("mu", 0.5, 2.0)
-            sigma = pm.HalfNormal("sigma", 1.5)
-            pm.Normal("y", mu, sigma, observed=rows)
-        parts += fractionate(batch, total_size=12).compile_logp()(point)
-    np.testing.assert_allclose(parts, whole, rtol=1e-12)
 
 
 def with_data(n_rows, **kwargs):
@@ -434,31 +259,3 @@ def test_bad_input_is_named(temper, message):
 def test_only_models_are_tempered():
     with pytest.raises(TypeError, match=r"Expected a pymc\.Model, got 'function'"):
         inflate(normal, 2)
-
-
-@pytest.mark.parametrize("nuts_sampler", ["pymc", "nutpie"])
-def test_tempered_models_sample(nuts_sampler):
-    # known-variance normal mean: the inflated posterior of n rows with power p is that of p n rows
-    with pm.Model(coords={"row": np.arange(12)}) as model:
-        mu = pm.Normal("mu", 0.0, 1.0)
-        pm.Deterministic("fitted", mu * np.ones(12), dims="row")
-        pm.Normal("y", mu, 1.0, observed=Y, dims="row")
-    idata = pm.sample(
-        model=inflate(model, 10.0),
-        nuts_sampler=nuts_sampler,
-        draws=500,
-        tune=300,
-        chains=2,
-        cores=1,
-        random_seed=3,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
-    precision = 1.0 + 10.0 * 12
-    draws = idata["posterior"]["mu"].values
-    # 1000 draws, at least 200 of them effective: six standard errors
-    assert abs(draws.mean() - 10.0 * Y.sum() / precision) < 6 * precision**-0.5 / 200**0.5
-    assert abs(draws.std() * precision**0.5 - 1.0) < 6 / (2 * 200) ** 0.5
-    assert list(idata["posterior"].data_vars) == ["mu", "fitted"]
-    assert idata["posterior"]["fitted"].dims == ("chain", "draw", "row")
-    np.testing.assert_array_equal(idata["observed_data"]["y"], Y)

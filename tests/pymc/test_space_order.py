@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from arviz_swiss.data.layout import layout_of
-from arviz_swiss.pymc.ordering import Order, find_order
+from arviz_swiss.pymc.space import Order, find_order
 
 MODEL = {"row": np.array(["a", "b", "c"]), "column": np.array([2, 1])}
 

@@ -1,0 +1,120 @@
+"""What a model is, in three short texts: two calls of `build` are compared by what they make."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+from pymc.pytensorf import rvs_in_graph
+
+from arviz_swiss.parallel.store import fingerprint
+from arviz_swiss.pymc.compiling import LOCK
+from arviz_swiss.pymc.graphs import UNCOMPILED, shapes_of
+
+__all__ = ["identify"]
+
+# Of values that are compared. Threads and machines may change the last of about sixteen.
+DIGITS = 8
+POINTS = 2
+
+
+def identify(models: Sequence[pm.Model]) -> dict[str, str | None]:
+    """Return fingerprints of the models of some batches, which another model would not have.
+
+    Parameters
+    ----------
+    models : sequence of pymc.Model
+
+    Returns
+    -------
+    dict
+        Under "density" that of the log densities of all variables at fixed points, data included;
+        under "structure" that of the free variables' names, shapes, coordinates and transforms;
+        under "deterministics" that of their names and values at the same points. None where it
+        cannot be told, because an operation cannot be evaluated without a compiler.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> from arviz_swiss.pymc.identity import identify
+    >>> def build(sd):
+    ...     with pm.Model() as model:
+    ...         pm.Normal("y", pm.Normal("mu", 0, sd), 1, observed=[1.0, 2.0])
+    ...     return model
+    >>> narrow, wide, again = (identify([build(sd)]) for sd in (1.0, 2.0, 1.0))
+    >>> [name for name in narrow if narrow[name] != wide[name]], narrow == again
+    (['density'], True)
+    """
+    # without a compiler also for graphs within graphs, which would take half a minute
+    with LOCK, pytensor.config.change_flags(cxx=""):
+        return {
+            "density": _fingerprint(_density, models),
+            "structure": _fingerprint(_structure, models),
+            "deterministics": _fingerprint(_deterministics, models),
+        }
+
+
+def _fingerprint(describe: Callable[[pm.Model], Any], models: Sequence[pm.Model]) -> str | None:
+    try:
+        return fingerprint([describe(model) for model in models])
+    except Exception:  # the user's own operations may raise whatever they like
+        return None
+
+
+def _structure(model: pm.Model) -> dict[str, Any]:
+    shapes = shapes_of({rv.name: rv for rv in model.free_RVs})
+    return {
+        rv.name: [
+            shapes[rv.name],
+            type(model.rvs_to_transforms[rv]).__name__,
+            [model.coords.get(dim) for dim in model.named_vars_to_dims.get(rv.name) or ()],
+        ]
+        for rv in model.free_RVs
+    }
+
+
+def _density(model: pm.Model) -> dict[str, Any]:
+    variables = [*model.basic_RVs, *model.potentials]
+    terms = model.logp(vars=variables, sum=False)
+    return _values(model, [var.name for var in variables], terms)
+
+
+def _deterministics(model: pm.Model) -> dict[str, Any]:
+    graphs = model.replace_rvs_by_values(model.deterministics)
+    return _values(model, [var.name for var in model.deterministics], graphs)
+
+
+def _values(model: pm.Model, names: Sequence[str], graphs: Sequence[Any]) -> dict[str, Any]:
+    """Return two sums of each graph's values at each point; none where they are drawn at random."""
+    fixed = {n: g for n, g in zip(names, graphs, strict=True) if not rvs_in_graph([g])}
+    values: dict[str, list] = {name: [] for name in names}
+    inputs, shapes = model.value_vars, _shapes_of_values(model)
+    function = pytensor.function(
+        inputs, list(fixed.values()), mode=UNCOMPILED, on_unused_input="ignore"
+    )
+    for point in range(POINTS):
+        waves = [_wave(shapes[v.name], point + k / 7) for k, v in enumerate(inputs)]
+        arrays = function(*(w.astype(v.type.dtype) for w, v in zip(waves, inputs, strict=True)))
+        for name, array in zip(fixed, arrays, strict=True):
+            with np.errstate(invalid="ignore"):  # infinite outside the support
+                sums = float(np.sum(array)), float(np.sum(array * _wave(array.shape, 1.0)))
+            values[name] += [array.shape, *(f"{number:.{DIGITS}g}" for number in sums)]
+    return values
+
+
+def _shapes_of_values(model: pm.Model) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the free variables' images on the real line."""
+    images = {}
+    for rv in model.free_RVs:
+        transform, value = model.rvs_to_transforms[rv], model.rvs_to_values[rv]
+        if transform is None:
+            images[value.name] = rv
+        else:
+            images[value.name] = transform.forward(rv, *rv.owner.inputs)
+    return shapes_of(images)
+
+
+def _wave(shape: tuple[int, ...], start: float) -> np.ndarray:
+    """Return numbers between -1 and 1 that do not repeat."""
+    return np.cos(start + np.arange(int(np.prod(shape)))).reshape(shape)

@@ -1,0 +1,140 @@
+"""What is refused before sampling: found in models of real batches, and no folder is begun."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from batch_models import DATA, hierarchy, mean_only
+
+from arviz_swiss.parallel.partition import partition
+from arviz_swiss.pymc import checking
+from arviz_swiss.pymc.runs import Settings
+
+
+def with_missing_predictors(batch):
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        x = pm.Normal("x", observed=batch["x"])
+        pm.Normal("y", slope * x, 1, observed=batch["y"])
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:Data in x contains missing values")
+def test_missing_predictors_are_not_inflated(quick):
+    data = DATA.assign(x=DATA["x"].where(DATA.index % 3 != 0))
+    with pytest.raises(ValueError, match=r'b0: missing values x_unobserved .*kind="fractionated"'):
+        quick(with_missing_predictors, data, batches=2)
+    one = DATA.assign(x=DATA["x"].where(DATA.index != 7))
+    seed = next(s for s in range(20) if 7 in partition(one, 4, random_seed=s)[3])
+    with pytest.raises(ValueError, match=r"b3: missing values x_unobserved"):
+        quick(with_missing_predictors, one, batches=4, random_seed=seed)
+
+
+def test_labels_that_a_later_batch_lacks_are_found_before_sampling(quick, tmp_path):
+    data = DATA.assign(kind=np.where(np.arange(50) == 7, "rare", "usual"))
+
+    def by_kind(batch):
+        kinds, codes = np.unique(batch["kind"], return_inverse=True)
+        with pm.Model(coords={"kind": kinds}) as model:
+            level = pm.Normal("level", dims="kind")
+            pm.Normal("y", level[codes], 1, observed=batch["y"])
+        return model
+
+    for seed in range(20):  # a seed by which the first two batches do not have the rare one
+        index = partition(data, 6, random_seed=seed)
+        if not (data["kind"].iloc[np.concatenate(index[:2])] == "rare").any():
+            break
+    with pytest.raises(ValueError, match=r"batch b[2-5]: free variable level .*stratify="):
+        quick(by_kind, data, batches=6, random_seed=seed, folder=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_parameters_that_differ_between_later_batches(quick):
+    data = DATA.assign(y=DATA["y"].where(DATA.index != 7, 1000))
+
+    def extra(batch):
+        model = mean_only(batch)
+        if (batch["y"] > 100).any():
+            with model:
+                pm.Normal("nu")
+        return model
+
+    for seed in range(5):
+        with pytest.raises(ValueError, match=r"batch b\d: the free variables are .*but"):
+            quick(extra, data, batches=2 if seed == 0 else 6, random_seed=seed)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_random_effects_are_not_inflated(quick, tmp_path, labelled):
+    with pytest.raises(ValueError, match=r'u differ between .*kind="fractionated" and groups='):
+        quick(
+            lambda batch: hierarchy(batch, labelled),
+            batches=2,
+            groups="group",
+            folder=tmp_path / "new",
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_group_in_two_later_batches_is_found(quick):
+    """The groups of the first two batches are their own, but "z" is in two of the others."""
+    data = DATA.assign(group=DATA["group"].astype(str))
+    indices = partition(data, 5, groups="group", random_seed=1)
+    for index in indices[3:]:
+        data.iloc[index[0], data.columns.get_loc("group")] = "z"
+    message = r"u has coordinate 'z' in batch b3 and in batch b4.* Pass groups="
+    with pytest.raises(ValueError, match=message):
+        quick(
+            hierarchy,
+            data,
+            batches=5,
+            groups=DATA["group"],
+            kind="fractionated",
+            random_seed=1,
+        )
+
+
+def test_every_batch_is_built_once(uncompiled):
+    built = []
+
+    def build(batch):
+        built.append(len(batch))
+        return mean_only(batch)
+
+    indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 5, random_seed=1))}
+    probes = checking.build_probes(build, DATA, indices)
+    settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
+    first, local = checking.check_models(build, DATA, indices, probes, settings, grouped=False)
+    assert built == [10, 10, 20, 10, 10, 10]
+    assert first.shapes == {"mu": ()}
+    assert local == ()
+
+
+def test_what_full_prior_cannot_subtract(quick):
+    def with_potential(batch):
+        model = mean_only(batch)
+        with model:
+            pm.Potential("extra", -(model["mu"] ** 2))
+        return model
+
+    def with_order(batch):
+        with pm.Model() as model:
+            ordered = pm.distributions.transforms.ordered
+            cuts = pm.Normal("cuts", 0, 1, shape=2, transform=ordered, initval=[0, 1])
+            pm.Normal("y", cuts[0], 1, observed=batch["y"])
+        return model
+
+    with pytest.raises(ValueError, match=r"Potentials extra are not in draws from the prior"):
+        quick(with_potential, batches=2, kind="full_prior")
+    with pytest.raises(ValueError, match=r"prior of cuts are outside the support"):
+        quick(with_order, batches=2, kind="full_prior")
+
+
+def test_improper_priors_have_no_draws(quick):
+    def flat(batch):
+        with pm.Model() as model:
+            mu = pm.Flat("mu")
+            pm.Normal("y", mu, 1, observed=batch["y"])
+        return model
+
+    with pytest.raises(ValueError, match=r'prior of mu cannot be drawn .*kind="inflated"'):
+        quick(flat, batches=2, kind="full_prior")
