@@ -46,6 +46,10 @@ class InferenceData(Protocol):
 
     def __getitem__(self, key: str) -> xr.Dataset: ...
 
+    def to_netcdf(self, filename: Any) -> Any:
+        """Save all groups in one file."""
+        ...
+
 
 # What merge and all functions on merged objects return.
 Container: TypeAlias = InferenceData | xr.DataTree
