@@ -1,75 +1,86 @@
-# Needs only GNU make and one Python that tools/stacks.py supports; environments live in .venv/.
-#   make test PYTEST_ARGS="-k merge"    some tests only
-#   make test STACKS=3.12               one stack only (also for demo, docs, lint and bench)
+# Needs only GNU make and one Python, 3.11 or later. tox, which pyproject.toml configures, makes one
+# environment per target in .venv/, and again when what it depends on has changed.
+#   make test PYTEST_ARGS="-k merge -x"     some tests only
+#   make test-all STACKS="3.11 3.13"        these Pythons only (also for test and notebooks)
+#   make docs PYTHON=/opt/python3.12/bin/python3    another Python
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
 STACKS ?=
 QUICK ?=
 EXPERIMENTS ?=
-PARTITIONS ?=
-export STACKS PARTITIONS
 
-stacks := $(PYTHON) tools/stacks.py
-one_thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Two words: the version of the Python that calls, and where it lies.
+this := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.base_prefix + "/bin")')
+stack := $(firstword $(this))
+tox_folder := .venv/tox-$(stack)
 
-.PHONY: help demo test notebooks docs paper lint format bench stacks clean
+# pyenv's shims stand on PATH whether their Pythons run or not, so the Pythons themselves go first.
+pyenv := $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.1[1-9]*/bin)
+empty :=
+space := $(empty) $(empty)
+comma := ,
+path := $(subst $(space),:,$(lastword $(this)) $(pyenv)):$(PATH)
+tox := PATH="$(path)" UV_PYTHON_DOWNLOADS=never $(tox_folder)/bin/tox run -q
+
+# Pythons that STACKS names must be there; of the others those are taken that are.
+on = $(tox) $(if $(STACKS),--skip-missing-interpreters false) \
+	-e $(subst $(space),$(comma),$(strip $(or $(STACKS),$(1)))) --
+
+.PHONY: help demo test test-all notebooks docs paper lint format bench clean
 
 help:
-	@echo "make demo    run the demonstration: split, sample, merge, compare"
-	@echo "make test    run the tests on every supported Python that is found"
+	@echo "make demo       run the demonstration: split, sample, merge, compare"
+	@echo "make test       run the tests on this Python ($(stack))"
+	@echo "make test-all   run them on every supported Python that is found"
+	@echo "make lint       check style, imports and types; make format mends the style"
+	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make notebooks  run the notebooks in their quick setting, on one Python of each stack"
-	@echo "make paper   run the paper's experiments, hours; with QUICK=1 minutes; goes on where it stopped"
-	@echo "make docs    build the documentation into docs/_build/html"
-	@echo "make lint    check style; make format mends what can be mended"
-	@echo "make bench   measure the merge"
-	@echo "make stacks  list the interpreters that make test would use"
-	@echo "make clean   remove environments and everything built (not .paper, the experiments' draws)"
+	@echo "make paper      run the paper's experiments, hours; with QUICK=1 minutes; goes on where it stopped"
+	@echo "make bench      measure the merge"
+	@echo "make clean      remove environments and everything built (not .paper, the experiments' draws)"
 
-demo:
-	@$(stacks) run pymc,plots -m arviz_swiss.demo
+$(tox_folder)/bin/tox:
+	@echo "Installing tox for Python $(stack)"
+	@$(PYTHON) -m venv $(tox_folder)
+	@$(tox_folder)/bin/python -m pip install -qq tox tox-uv
 
-test:
-	@$(stacks) test $(PYTEST_ARGS)
+demo lint bench: $(tox_folder)/bin/tox
+	@$(tox) -e $@
 
-# The longest first, so that no core waits for the other at the end.
-longest := hierarchical quickstart paper/mixed_effects paper/logistic_real trust cluster
+test: $(tox_folder)/bin/tox
+	@$(call on,$(stack)) $(PYTEST_ARGS)
+
+test-all: $(tox_folder)/bin/tox
+	@$(call on,3.11 3.12 3.13 3.14) $(PYTEST_ARGS)
+
+# Longest first, each with a short one behind it: xdist hands every worker two at once.
+longest := quickstart paper/scalability paper/mixed_effects paper/logistic_simulated \
+	hierarchical other_samplers trust paper/logistic_real cluster
 all_notebooks := $(wildcard notebooks/*.ipynb notebooks/paper/*.ipynb)
 in_order := $(longest:%=notebooks/%.ipynb)
 in_order += $(filter-out $(in_order),$(all_notebooks))
 
 # A store of its own, so that nothing that an earlier run has kept is taken for this one's result.
-notebooks:
+# Three workers for two cores, as notebooks also wait for the processes that they start.
+notebooks: $(tox_folder)/bin/tox
 	@folder=$$(mktemp -d); \
-	QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder $(stacks) notebooks --nbmake --nbmake-timeout=900 \
-		$(in_order); \
+	export QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder; \
+	$(call on,3.11 3.12) -n 3 --dist load --maxschedchunk 1 \
+		--nbmake --nbmake-timeout=900 $(in_order); \
 	status=$$?; rm -rf $$folder; exit $$status
 
-paper:
-	@$(one_thread) $(stacks) run test,pymc,plots,fast notebooks/paper/run.py \
-		$(if $(filter-out 0,$(QUICK)),--quick) $(EXPERIMENTS)
+paper: $(tox_folder)/bin/tox
+	@$(tox) -e paper -- $(if $(filter-out 0,$(QUICK)),--quick) $(EXPERIMENTS)
 
-docs:
+docs: $(tox_folder)/bin/tox
 	rm -rf docs/api docs/_build docs/notebooks
-	@$(stacks) run docs,pymc,dask,plots -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@$(tox) -e docs
 
-lint:
-	@status=0; \
-	$(stacks) run test -m ruff check . || status=1; \
-	$(stacks) run test -m ruff format --check . || status=1; \
-	exit $$status
-
-format:
-	@$(stacks) run test -m ruff check --fix .
-	@$(stacks) run test -m ruff format .
-
-bench:
-	@$(one_thread) $(stacks) run pymc,plots benchmarks/merge.py
-	@$(one_thread) $(stacks) run test,pymc,dask,plots,fast -m pytest -q -m speed tests
-
-stacks:
-	@$(stacks) list
+format: $(tox_folder)/bin/tox
+	@$(tox) -e format
 
 clean:
-	rm -rf .venv docs/_build docs/api docs/notebooks build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv docs/_build docs/api docs/notebooks build dist
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
