@@ -137,7 +137,7 @@ def _refuse_prior_count(powers: Powers, batches: Sequence[Batch]) -> NoReturn:
         )
     raise ValueError(
         f'the prior would be counted {times:.8g} times instead of once (kind="{powers.kind}", '
-        f"likelihood powers {_brief(powers.likelihood)}, prior powers {_brief(powers.prior)}): "
+        f"likelihood powers {_range(powers.likelihood)}, prior powers {_range(powers.prior)}): "
         f"{remedy}."
     )
 
@@ -151,8 +151,8 @@ def _check_prior_used(powers: Powers, prior: Any) -> None:
     guessed = ", which is only a guess" if powers.kind_from == "guess" else ""
     raise ValueError(
         f'prior= is given, but would not be used: the batches are taken as "{powers.kind}"'
-        f"{guessed}, with likelihood powers {_brief(powers.likelihood)} and prior powers "
-        f"{_brief(powers.prior)}, which count the prior once already. If they are plain runs of "
+        f"{guessed}, with likelihood powers {_range(powers.likelihood)} and prior powers "
+        f"{_range(powers.prior)}, which count the prior once already. If they are plain runs of "
         'the model, pass kind="full_prior"; otherwise leave prior out.'
     )
 
@@ -324,7 +324,7 @@ def _quoted(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _brief(values: np.ndarray) -> str:
+def _range(values: np.ndarray) -> str:
     if np.ptp(values) < 1e-12 * np.max(values):
         return f"{values[0]:.4g}"
     return f"{values.min():.4g} to {values.max():.4g}"
