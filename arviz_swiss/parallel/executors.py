@@ -66,29 +66,11 @@ def run(
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the label and the outcome of every task, in the order of completion.
 
-    Parameters
-    ----------
-    function : callable
-        An importable function of one argument, the value of a `Portable`.
-    tasks : mapping of str to Portable
-        The argument of each call, by label.
-    executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Where to run; by default a pool of one process per core, ended afterwards. An executor that
-        was passed in is left running.
-
-    Yields
-    ------
-    tuple of str and Outcome
-        One per task. A task that raises has its exception in the outcome; it does not end the
-        others. If the caller stops early, tasks that have not begun are cancelled.
-
-    Raises
-    ------
-    TypeError
-        If `executor` cannot run anything, or is an asynchronous Dask client.
-    RuntimeError
-        If `executor` does not take the first task, because it was shut down or its workers died.
-        A later task that it does not take has that error in its outcome, so that nothing is lost.
+    The executor is one of concurrent.futures or a dask.distributed.Client, which is left running,
+    or by default a pool of one process per core, ended afterwards. A task that raises, or that the
+    executor does not take, has its exception in the outcome and does not end the others; but an
+    executor that takes not even the first is an error. If the caller stops early, tasks that have
+    not begun are cancelled.
 
     Examples
     --------

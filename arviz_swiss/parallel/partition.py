@@ -104,27 +104,7 @@ def partition(
 
 
 def take(data: Any, index: Any) -> Any:
-    """Select rows of any of the data types that `partition` takes.
-
-    Parameters
-    ----------
-    data : array, DataFrame, Series, dict of arrays, xarray Dataset or DataArray
-        Rows run along the first axis of arrays, and along the one dimension that all variables of
-        a Dataset share.
-    index : array-like of int
-        The rows, in the order in which they are wanted.
-
-    Returns
-    -------
-    same type as `data`
-        The selected rows; lists become arrays.
-
-    Raises
-    ------
-    ValueError
-        If the arrays of a dict have different lengths, or a Dataset has no single row dimension.
-    TypeError
-        If `data` has no rows.
+    """Select rows of any of the data types that `partition` takes; lists become arrays.
 
     Examples
     --------

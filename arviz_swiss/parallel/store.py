@@ -51,19 +51,11 @@ PRINTED = (
 def fingerprint(data: Any) -> str:
     """Return a short text that differs whenever the values, names or types of the data differ.
 
-    Parameters
-    ----------
-    data : array, DataFrame, Series, Dataset, dict or list of these, or any picklable object
-
-    Returns
-    -------
-    str
-        Sixteen hexadecimal digits, the same in every process.
+    The data may be arrays, tables, Datasets, dicts or lists of these, or whatever can be pickled.
 
     Examples
     --------
     >>> import numpy as np
-    import pandas as pd
     >>> from arviz_swiss.parallel.store import fingerprint
     >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
     True

@@ -35,30 +35,11 @@ UNFIT = (ValueError, TypeError, IndexError, AssertionError, NotImplementedError)
 class BatchSpace:
     """The unconstrained space of batch-local variables, and deterministics of them.
 
-    Arrays are (chain, draw, ...).
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model of any one batch.
-    local : mapping of name to int
-        Free variables that each batch has its own of, and the axis along which batches differ.
-    shared : sequence of str
-        Free variables that all batches share.
-    untransformed : sequence of str, optional
-        Local variables that stay on their own scale.
-    deterministics : sequence of str, optional
-        Deterministics to compute, where the model's graph gives them for any batch.
-
-    Attributes
-    ----------
-    transforms : dict
-        PyMC's transform of each local variable that has one.
-
-    Raises
-    ------
-    ValueError
-        If a transform depends on data of the model's own batch.
+    Arrays are (chain, draw, ...). The model may be that of any one batch. `local` names the free
+    variables that each batch has its own of, with the axis along which batches differ; `shared`
+    those that all share. Local variables in `untransformed` stay on their own scale. Of
+    `deterministics` those are computed that the model's graph gives for any batch. A transform that
+    depends on data of the model's own batch is refused.
 
     Examples
     --------

@@ -185,19 +185,19 @@ def _order(model: pm.Model, variable: Placed, space: MergeSpace, label: str) -> 
         if values is None or dim not in space.layout.coords:
             continue
         place = {value: i for i, value in enumerate(space.layout.coords[dim].values.tolist())}
-        found = np.asarray(values).tolist()
-        if set(found) != set(place):
+        labels = np.asarray(values).tolist()
+        if set(labels) != set(place):
             raise ValueError(
                 f'batch "{label}", variable {variable.name}: the model\'s coordinates along {dim} '
-                f"are not those of the merged object: {found[:5]} and {list(place)[:5]}."
+                f"are not those of the merged object: {labels[:5]} and {list(place)[:5]}."
             )
-        positions = positions.take([place[value] for value in found], axis=axis)
+        positions = positions.take([place[value] for value in labels], axis=axis)
     return positions.ravel()
 
 
 def _order_of_image(model: pm.Model, variable: Placed, space: MergeSpace) -> Order:
     """Return the order of a variable whose transform changes dimensions: that of the others."""
-    own = next(one for one in space.own.variables if one.name == variable.name)
+    own = next(v for v in space.own.variables if v.name == variable.name)
     dims = tuple(model.named_vars_to_dims.get(variable.name) or ())
     if dims != own.dims:
         return Order(0, ())

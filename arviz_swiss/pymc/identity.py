@@ -22,17 +22,10 @@ POINTS = 2
 def identify(models: Sequence[pm.Model]) -> dict[str, str | None]:
     """Return fingerprints of the models of some batches, which another model would not have.
 
-    Parameters
-    ----------
-    models : sequence of pymc.Model
-
-    Returns
-    -------
-    dict
-        Under "density" that of the log densities of all variables at fixed points, data included;
-        under "structure" that of the free variables' names, shapes, coordinates and transforms;
-        under "deterministics" that of their names and values at the same points. None where it
-        cannot be told, because an operation cannot be evaluated without a compiler.
+    "density" is that of the log densities of all variables at fixed points, data included;
+    "structure" that of the free variables' names, shapes, coordinates and transforms;
+    "deterministics" that of their names and values at the same points. None stands for what cannot
+    be told, because an operation cannot be evaluated without a compiler.
 
     Examples
     --------

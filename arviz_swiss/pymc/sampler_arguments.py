@@ -121,45 +121,43 @@ def _check_groups_of_arguments(sample_kwargs: dict[str, Any]) -> None:
 
 
 def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
+    """Refuse what neither ``pymc.sample`` nor the sampler, nor a function they call, would read."""
     parameters = inspect.signature(pm.sample).parameters.values()
     known = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}
     known |= set(BESIDES)
     own = _own_arguments(nuts_sampler)
     if nuts_sampler == "pymc":
         known |= own.names
-    for name in sample_kwargs:
-        if name not in known:
-            if name in OTHER_NAMES:
-                hint = f" Write {OTHER_NAMES[name]}=."
-            elif own.has(name) and name not in NUTPIE_SETTLED:
-                hint = f" Write nuts={{{name!r}: ...}}."
-            else:
-                hint = _suggestion(name, known - set(RESERVED))
-            raise TypeError(
-                f"sample_batches does not take {name}=, nor does pymc.sample with "
-                f'nuts_sampler="{nuts_sampler}".{hint}'
-            )
+    if unknown := [name for name in sample_kwargs if name not in known]:
+        raise TypeError(
+            f"sample_batches does not take {unknown[0]}=, nor does pymc.sample with "
+            f'nuts_sampler="{nuts_sampler}".{_hint(unknown[0], known, own)}'
+        )
     if nuts_sampler == "pymc" and sample_kwargs.get("nuts_sampler_kwargs"):
         raise TypeError(
             "PyMC's own sampler does not read nuts_sampler_kwargs. Write nuts={...}, or name the "
             "sampler that they are for as nuts_sampler=."
         )
     idata_names = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
-    for name in sample_kwargs.get("idata_kwargs") or {}:
-        if name not in idata_names:
-            raise TypeError(
-                f"idata_kwargs: pymc.to_inference_data has no argument {name}."
-                + _suggestion(name, idata_names)
-            )
+    groups = [("idata_kwargs", "pymc.to_inference_data", idata_names, idata_names.__contains__)]
     # nobody knows what the others take
-    groups = {"nutpie": ("nuts", "nuts_sampler_kwargs"), "pymc": ("nuts",)}.get(nuts_sampler, ())
-    for group in groups:
+    for group in {"nutpie": ("nuts", "nuts_sampler_kwargs"), "pymc": ("nuts",)}.get(
+        nuts_sampler, ()
+    ):
+        groups.append((group, f"the sampler {nuts_sampler}", own.names, own.has))
+    for group, function, names, has in groups:
         for name in sample_kwargs.get(group) or {}:
-            if not own.has(name):
-                raise TypeError(
-                    f"{group}: the sampler {nuts_sampler} has no argument {name}."
-                    + _suggestion(name, own.names)
-                )
+            if not has(name):
+                suggestion = _suggestion(name, names)
+                raise TypeError(f"{group}: {function} has no argument {name}.{suggestion}")
+
+
+def _hint(name: str, known: set[str], own: "_Own") -> str:
+    if name in OTHER_NAMES:
+        return f" Write {OTHER_NAMES[name]}=."
+    if own.has(name) and name not in NUTPIE_SETTLED:
+        return f" Write nuts={{{name!r}: ...}}."
+    return _suggestion(name, known - set(RESERVED))
 
 
 class _Own(NamedTuple):

@@ -164,9 +164,20 @@ def test_executors_that_cannot_run_anything():
         list(run(call, {"b0": Portable(int)}, 4))
 
 
-def test_a_worker_that_dies_is_an_outcome():
-    outcomes = dict(run(call, {"b0": Portable(functools.partial(os._exit, 3))}))
-    assert isinstance(outcomes["b0"].error, BrokenProcessPool)
+def test_a_worker_that_dies_is_an_outcome_and_what_is_done_is_kept(tmp_path):
+    def die():
+        while not (tmp_path / "now").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    tasks = {"b0": Portable(lambda: os.environ["OMP_NUM_THREADS"]), "b1": Portable(die)}
+    outcomes = run(call, tasks)
+    assert next(outcomes)[1].result == "1"  # a thread a process, and a process a core
+    (tmp_path / "now").touch()
+    label, outcome = next(outcomes)
+    assert label == "b1"
+    assert isinstance(outcome.error, BrokenProcessPool)
+    assert "unexpectedly terminated" in str(outcome.error)
 
 
 def test_stopping_early_ends_the_workers(tmp_path):

@@ -1,11 +1,13 @@
 """The folder of finished batches: real files, cut short, unreadable, on a disk that is full."""
 
 import copy
+import datetime
 import errno
 import json
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import arviz as az
 import distributed
@@ -213,7 +215,7 @@ def test_of_several_processes_one_creates_the_settings(tmp_path):
             stdout=subprocess.PIPE,
             text=True,
         )
-        for number in range(4)
+        for number in range(3)
     ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
@@ -277,6 +279,54 @@ def test_fingerprints_tell_data_apart_and_repeat():
     assert len(set(prints.values())) == len(DIFFERENT)
     assert prints == {name: store.fingerprint(data) for name, data in DIFFERENT.items()}
     assert store.fingerprint(FRAME.copy()) == prints["frame"]
+
+
+DAY = datetime.date(2020, 1, 1)
+LIKE = {
+    "layout": (np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.arange(6.0).reshape(2, 3)),
+    "part": (np.arange(10)[::2], np.array([0, 2, 4, 6, 8])),
+    "blocks": (pd.DataFrame({"x": [1.0], "y": [2.0]}), pd.DataFrame([[1.0, 2.0]], columns=[*"xy"])),
+    "order of keys": ({"b": 1, 3: 2, None: 4}, {None: 4, 3: 2, "b": 1}),
+    "order of a set": ({"a", "b", 3}, {3, "b", "a"}),
+    "one object twice": ([DAY, DAY], [DAY, datetime.date(2020, 1, 1)]),
+    "text": (np.array(["a", "bc"], dtype=object), np.array(["a", "".join("bc")], dtype=object)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "same"), LIKE.values(), ids=LIKE)
+def test_fingerprints_are_of_values_not_of_memory(data, same):
+    assert store.fingerprint(data) == store.fingerprint(same)
+
+
+HASHED = """
+import sys
+sys.path[:0] = {path!r}
+import numpy as np
+from arviz_swiss.parallel import store
+print(store.fingerprint([{{"b": np.arange(3), 3: None}}, {{"x", "y", 2}}, "text"]))
+"""
+
+
+def test_fingerprints_are_the_same_in_every_process():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HASHED.format(path=sys.path)],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = store.fingerprint([{"b": np.arange(3), 3: None}, {"x", "y", 2}, "text"])
+    assert done.stdout.strip() == here
+
+
+def test_large_arrays_are_not_copied():
+    large = np.zeros((50_000, 20))
+    data = {"x": large, "y": pd.DataFrame(large)}
+    tracemalloc.start()
+    store.fingerprint(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < large.nbytes / 4  # a column of a table may be, while it is read
 
 
 def test_fingerprints_read_long_arrays_in_cells():
