@@ -154,9 +154,9 @@ def summed_densities(opened: Merged, source: Source) -> dict[str, Any]:
     if not is_compared and isinstance(source.densities, Sequence):
         raise ValueError(
             f"densities has {len(parts)} elements for {len(opened.labels)} batches, and whether "
-            "they hold every row once cannot be seen. If they do, say so by a mapping, with labels "
-            "of your own: densities=dict(zip('xyz', densities)). Otherwise pass one a batch, in "
-            "their order, or a mapping by batch label."
+            "they hold every row once cannot be seen. If they do, say so by labels of their own: "
+            '{f"part {i}": density for i, density in enumerate(densities)}. Otherwise pass one a '
+            "batch, in their order, or a mapping by batch label."
         )
     return parts
 

@@ -76,11 +76,12 @@ def test_densities_that_do_not_fit_are_refused(opened, densities):
             summed_densities(opened, Source(given))
 
 
-def test_a_list_of_parts_is_told_by_a_mapping_as_the_error_says(opened):
-    densities = [Normal(1.0), Normal(2.0)]
+@pytest.mark.parametrize("count", [2, 30])
+def test_a_list_of_parts_is_told_by_a_mapping_as_the_error_says(opened, count):
+    densities = [Normal(float(position)) for position in range(count)]
     with pytest.raises(ValueError, match="cannot be seen") as caught:
         summed_densities(opened, Source(densities))
-    (advised,) = re.findall(r"densities=(dict\(.*?\)\))", str(caught.value))
+    (advised,) = re.findall(r"own: ({.*\)})\.", str(caught.value))
     parts = summed_densities(opened, Source(eval(advised, {"densities": densities})))
     assert list(parts.values()) == densities
 
