@@ -54,7 +54,7 @@ def make_batches(batches, draws, parameters, seed=0):
         split = {"beta": values[..., 2:].copy(), "intercept": values[..., 0].copy()}
         split["scale"] = values[..., 1].copy()
         groups = containers.read(split).groups
-        made.append(containers.build(groups, containers.native_kind()))
+        made.append(containers.build(groups))
     return made
 
 

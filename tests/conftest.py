@@ -56,7 +56,7 @@ def to_container():
     def make(posterior, **groups):
         read = {"posterior": containers.read(posterior).groups["posterior"]}
         read |= {name: containers.read(data, name).groups[name] for name, data in groups.items()}
-        return containers.build(read, containers.native_kind())
+        return containers.build(read)
 
     return make
 

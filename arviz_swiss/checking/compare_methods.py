@@ -92,7 +92,7 @@ def compare_methods(
         raise ValueError(f"unknown measure {measure!r}. Valid ones are {', '.join(MEASURES)}.")
     select = {"var_names": var_names, "filter_vars": filter_vars, "group": group}
     merged, seconds, failed = {}, {}, {}
-    containers.native_kind()  # the first merge shall not pay for importing ArviZ
+    containers.native_container()  # the first merge shall not pay for importing ArviZ
     with _each_warning_once():
         for name, options in options_of.items():
             batches, known = _batches_for(name, idatas, fractionated)

@@ -108,7 +108,8 @@ def resample(
     drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
     drawn[group].attrs[schema.RESAMPLED] = record.describe()
     return containers.build(
-        drawn | {name: groups[name] for name in kept}, contents.kind or containers.native_kind()
+        drawn | {name: groups[name] for name in kept},
+        contents.container,
     )
 
 

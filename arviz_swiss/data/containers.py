@@ -56,13 +56,13 @@ Container: TypeAlias = InferenceData | xr.DataTree
 
 
 class Contents(NamedTuple):
-    """What was read from one object: its groups, and the container kind it asks back (or None)."""
+    """What was read from one object: its groups, and the container it asks back (or None)."""
 
     groups: Groups
-    kind: str | None
+    container: str | None
 
 
-def native_kind() -> str:
+def native_container() -> str:
     """Return the container that the installed ArviZ makes: "InferenceData" or "DataTree"."""
     import arviz
 
@@ -104,10 +104,12 @@ def read(obj: Any, group: str = "posterior") -> Contents:
     return Contents(_convert(obj, group), None)
 
 
-def build(groups: Groups, kind: str, attrs: Mapping[str, Any] | None = None) -> Container:
-    """Return a new container of the given kind that holds `groups`."""
+def build(
+    groups: Groups, container: str | None = None, attrs: Mapping[str, Any] | None = None
+) -> Container:
+    """Return a new "InferenceData" or "DataTree", or what ArviZ makes, that holds `groups`."""
     attrs = dict(attrs or {})
-    if kind == "InferenceData":
+    if (container or native_container()) == "InferenceData":
         import arviz
 
         return arviz.InferenceData(attrs=attrs, **groups)
@@ -267,10 +269,10 @@ def _convert(obj: Any, group: str) -> Groups:
         by_group = {name: _as_arrays(arrays) for name, arrays in by_group.items()}
         converted = (
             arviz.from_dict(**by_group, **options)
-            if native_kind() == "InferenceData"
+            if native_container() == "InferenceData"
             else arviz.from_dict(by_group, **options)
         )
-    elif native_kind() == "InferenceData":
+    elif native_container() == "InferenceData":
         converted = arviz.convert_to_inference_data(obj, group=group)
     else:
         # ArviZ 1.x converts samplers' fits by functions named after the library only.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.data.containers import SAMPLE_DIMS, native_kind
+from arviz_swiss.data.containers import SAMPLE_DIMS, native_container
 
 
 def summary(dataset: xr.Dataset) -> Any:
@@ -73,7 +73,7 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
         return np.where(finite, -np.log(finite.sum()), -np.inf), 0.0
     # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
     with np.errstate(divide="ignore", invalid="ignore"):
-        if native_kind() == "InferenceData":
+        if native_container() == "InferenceData":
             log_weights, khat = arviz.psislw(log_ratios)
         else:
             from arviz_stats.base import array_stats
@@ -87,7 +87,7 @@ def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, floa
     """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
     import arviz
 
-    if native_kind() == "InferenceData":
+    if native_container() == "InferenceData":
         return arviz.kde(draws, bw_return=True, **options)
     from arviz_stats.base import array_stats
 

@@ -71,8 +71,8 @@ def _read_all(
             contents = containers.read(obj, group)
         if file:
             files.callback(containers.close, contents.groups)
-        if contents.kind:
-            containing.setdefault(contents.kind, batch)
+        if contents.container:
+            containing.setdefault(contents.container, batch)
         containers.check_group(contents.groups, group, str(batch))
         batches.append(batch._replace(groups=contents.groups))
         check_sizes(str(batch), *batches[-1].sizes)
@@ -82,7 +82,7 @@ def _read_all(
     recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
     labels = labels or choose_labels(recorded, [batch.file for batch in batches])
     batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
-    return batches, next(iter(containing), None) or containers.native_kind()
+    return batches, next(iter(containing), None) or containers.native_container()
 
 
 def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:

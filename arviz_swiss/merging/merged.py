@@ -41,7 +41,7 @@ class Merged:
     """
 
     groups: Groups
-    container: str
+    container: str | None
     group: str
 
     @property
@@ -267,10 +267,8 @@ class Merged:
     @cached_property
     def pooled(self) -> Gaussian:
         """The moments that the merge, or `refine`, found for the posterior."""
-        covariance = self.maps["pooled_covariance"].values
-        precision = linalg.inverse(covariance)
-        factor = linalg.cholesky(precision)
-        return Gaussian(self.maps["pooled_mean"].values, covariance, precision, factor)
+        pooled = (self.maps[name].values for name in ("pooled_mean", "pooled_covariance"))
+        return gaussian.gaussian(*pooled)
 
     @cached_property
     def present_moments(self) -> Gaussian:
@@ -359,8 +357,7 @@ def open_merged(merged: Any, group: str) -> Merged:
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(groups) or 'none'}. Pass {MERGED}."
         )
-    container = contents.kind or containers.native_kind()
-    opened = Merged(in_order(groups, group), container, group)
+    opened = Merged(in_order(groups, group), contents.container, group)
     opened.check_paired(restore_without_model(opened.attrs, opened.names))
     return opened
 
@@ -376,4 +373,4 @@ def read_whole(merged: Any, group: str) -> Contents:
             return contents
         loaded = {name: dataset.load() for name, dataset in contents.groups.items()}
         containers.close(contents.groups)
-        return Contents(loaded, contents.kind)
+        return Contents(loaded, contents.container)

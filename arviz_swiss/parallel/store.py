@@ -220,7 +220,7 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
             "again to have the batch sampled."
         )
     _require_attrs(recorded, attrs or {}, path)
-    return containers.build(loaded, containers.native_kind())
+    return containers.build(loaded)
 
 
 def _require_attrs(recorded: Mapping[str, Any], attrs: Mapping[str, Any], path: Path) -> None:

@@ -139,16 +139,16 @@ def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
             "sampler that they are for as nuts_sampler=."
         )
     idata_names = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
-    groups = [("idata_kwargs", "pymc.to_inference_data", idata_names, idata_names.__contains__)]
+    takers = {
+        "idata_kwargs": ("pymc.to_inference_data", _Own(idata_names, idata_names.__contains__))
+    }
     # nobody knows what the others take
-    for group in {"nutpie": ("nuts", "nuts_sampler_kwargs"), "pymc": ("nuts",)}.get(
-        nuts_sampler, ()
-    ):
-        groups.append((group, f"the sampler {nuts_sampler}", own.names, own.has))
-    for group, function, names, has in groups:
+    groups = {"nutpie": ("nuts", "nuts_sampler_kwargs"), "pymc": ("nuts",)}.get(nuts_sampler, ())
+    takers |= {group: (f"the sampler {nuts_sampler}", own) for group in groups}
+    for group, (function, taken) in takers.items():
         for name in sample_kwargs.get(group) or {}:
-            if not has(name):
-                suggestion = _suggestion(name, names)
+            if not taken.has(name):
+                suggestion = _suggestion(name, taken.names)
                 raise TypeError(f"{group}: {function} has no argument {name}.{suggestion}")
 
 

@@ -127,7 +127,7 @@ def sample_task(task: Task) -> Any:
             groups |= _data_groups(task, model)
     groups["posterior"] = _tidy_posterior(groups["posterior"], task, tempered, described)
     groups["sample_stats"] = _without_objects(groups["sample_stats"])
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
@@ -235,7 +235,7 @@ def _tidy_posterior(
         schema.VERSION: arviz_swiss.__version__,
         schema.PYMC_VERSION: pm.__version__,
         **task.attrs,
-        "sampled_variables": free if len(free) > 1 else free[0],
+        schema.SAMPLED_VARIABLES: free if len(free) > 1 else free[0],
     }
     if task.settings.kind == "fractionated":
         tempering = tempering_attrs(model)

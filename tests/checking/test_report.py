@@ -74,7 +74,7 @@ def test_an_error_too_small_for_a_finding_is_worth_a_sentence():
     def with_error(error):
         values = groups["swiss_diagnostics"].assign(expected_error=error)
         changed = groups | {"swiss_diagnostics": values}
-        return az_swiss.report(containers.build(changed, containers.native_kind()))
+        return az_swiss.report(containers.build(changed))
 
     noted = with_error(0.3)
     assert noted.findings == ()

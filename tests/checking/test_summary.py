@@ -193,5 +193,5 @@ def test_variables_with_dims_in_different_orders():
                 # 1,500 draws of sd .1
                 assert table.loc[label, "mean"] == pytest.approx(2 * g + h, abs=5 * 0.1 / 1500**0.5)
     turned = groups | {"posterior": posterior.transpose("h", "g", ...)}
-    again = az_swiss.summary(containers.build(turned, containers.native_kind()), by="parameter")
+    again = az_swiss.summary(containers.build(turned), by="parameter")
     np.testing.assert_allclose(again.loc[table.index, "mean"], table["mean"], rtol=1e-12)

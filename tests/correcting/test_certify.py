@@ -115,7 +115,7 @@ def test_weights_are_those_of_known_densities():
     shifted["posterior"] = shifted["posterior"] + 0.3
     maps = shifted["swiss_transform"]
     shifted["swiss_transform"] = maps.assign(target=maps["target"] + 0.3)
-    merged = containers.build(shifted, containers.native_kind())
+    merged = containers.build(shifted)
     with pytest.warns(
         az_swiss.MergeWarning,
         match=r"^usable \(.*: to be used with the weights only: .*Call refine, or resample",
@@ -344,7 +344,7 @@ def test_a_merge_wholly_without_density_is_not_certified():
     groups, maps = dict(contents.groups), contents.groups["swiss_transform"]
     groups["posterior"] = groups["posterior"] - 100.0
     groups["swiss_transform"] = maps.assign(target=maps["target"] - 100.0)
-    moved = containers.build(groups, contents.kind)
+    moved = containers.build(groups, contents.container)
 
     class Bounded(Normal):
         def log_prior(self, x):
@@ -386,7 +386,7 @@ def test_a_merge_that_is_too_narrow_is_noticed():
     mean = maps["pooled_mean"].values
     groups["posterior"] = (groups["posterior"] - mean) * 0.5 + mean
     groups["swiss_transform"] = maps.assign(scale=maps["scale"] * 0.5)
-    assert khat_of(containers.build(groups, contents.kind), densities) > 0.7
+    assert khat_of(containers.build(groups, contents.container), densities) > 0.7
 
 
 def test_newly_made_draws_are_refused():
@@ -537,7 +537,7 @@ def test_a_joint_error_is_found_where_no_parameter_moves():
     step = 0.6 * np.sqrt(2 * 0.01) / 2
     groups["posterior"] = groups["posterior"] + step
     groups["swiss_transform"] = maps.assign(target=maps["target"] + step)
-    wrong = containers.build(groups, contents.kind)
+    wrong = containers.build(groups, contents.container)
     with pytest.warns(az_swiss.MergeWarning, match=r"^usable .* move the mean by 0\.6"):
         found = az_swiss.certify(wrong, [Correlated()], draws=4000, **QUIET)["swiss_certificate"]
     assert np.abs(found["mean_shift"]).max() < 0.1
@@ -586,7 +586,7 @@ def test_a_certificate_without_a_status_is_refused():
     old = contents.groups["swiss_certificate"].copy()
     old.attrs = {"verdict": "certified (k-hat 0.1): all is well."}
     groups = {**contents.groups, "swiss_certificate": old}
-    written = containers.build(groups, contents.kind)
+    written = containers.build(groups, contents.container)
     for ask in (az_swiss.report, az_swiss.resample, certificate_verdict):
         with pytest.raises(ValueError, match=r"older version .* Call certify again"):
             ask(written)
@@ -602,7 +602,7 @@ def test_a_merged_object_without_the_chains_of_a_batch_is_not_certified():
             name: group.isel(chain=[0, 1]) if "chain" in group.dims else group
             for name, group in containers.read(merged).groups.items()
         },
-        containers.native_kind(),
+        containers.native_container(),
     )
     with pytest.raises(ValueError, match=r'batch 1 \("b1"\): none of its chains is left'):
         az_swiss.certify(some, densities, progressbar=False)
@@ -639,7 +639,7 @@ def test_draws_that_were_selected_since_are_said_so():
     contents = containers.read(certified)
     groups = dict(contents.groups)
     groups["swiss_certificate"] = groups["swiss_certificate"].isel(draw=slice(None, None, 5))
-    thinned = containers.build(groups, contents.kind)
+    thinned = containers.build(groups, contents.container)
     assert "of 1000 weighed draws, of which 200 were selected since" in certificate_verdict(thinned)
 
 

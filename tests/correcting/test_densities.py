@@ -224,7 +224,7 @@ def without(merged, *names):
     """Return a merge that records less."""
     groups = dict(containers.read(merged).groups)
     groups["swiss_transform"] = groups["swiss_transform"].drop_vars(names)
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 def test_rows_are_counted_where_no_values_were_recorded(merged, table, refined):
@@ -317,7 +317,7 @@ def relabelled(merged, attrs):
     posterior = groups["posterior"].copy()
     kept = {**posterior.attrs, **attrs}
     posterior.attrs = {name: value for name, value in kept.items() if value is not None}
-    return containers.build({**groups, "posterior": posterior}, containers.native_kind())
+    return containers.build({**groups, "posterior": posterior})
 
 
 @BOTH

@@ -473,7 +473,7 @@ def test_records_of_the_version_before_are_read(log_rates):
     contents = containers.read(refined)
     groups = dict(contents.groups)
     groups["swiss_transform"] = groups["swiss_transform"].drop_vars("taken")
-    old = containers.build(groups, contents.kind)
+    old = containers.build(groups, contents.container)
     assert str(az_swiss.report(old)) == str(az_swiss.report(refined))
     again = az_swiss.refine(old, densities, random_seed=3, **QUIET)
     assert again["swiss_transform"]["taken"].all()
@@ -543,7 +543,7 @@ def test_transformed_variables_constants_and_other_groups(tmp_path, to_container
     merged = az_swiss.merge(batches, transforms={"rate": "log"}, kind="inflated")
     contents = containers.read(merged)
     stale = {**contents.groups, "log_likelihood": contents.groups["posterior"]}
-    merged = containers.build(stale, contents.kind)
+    merged = containers.build(stale, contents.container)
 
     refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
     groups = containers.read(refined).groups
@@ -584,7 +584,7 @@ def test_batches_with_latent_variables_are_refused(log_rates):
     contents = containers.read(merged)
     groups = dict(contents.groups)
     groups["posterior"] = groups["posterior"].assign_attrs(swiss_local="effect")
-    local = containers.build(groups, contents.kind)
+    local = containers.build(groups, contents.container)
     for function in (az_swiss.refine, az_swiss.certify):
         with pytest.raises(ValueError, match=r"latent variables of their own \(effect\)"):
             function(local, densities, **QUIET)

@@ -32,7 +32,7 @@ def test_resampled_draws_are_an_ordinary_posterior():
     weights = other.log_likelihood(x.reshape(-1, 2)) - density.log_likelihood(x.reshape(-1, 2))
     weights = (weights - logsumexp(weights)).reshape(x.shape[:2])
     groups["swiss_certificate"] = certificate.assign(log_weight=(("chain", "draw"), weights))
-    result = az_swiss.resample(containers.build(groups, containers.native_kind()), random_seed=1)
+    result = az_swiss.resample(containers.build(groups), random_seed=1)
 
     posterior = result["posterior"]
     assert dict(posterior.sizes) == {"chain": 4, "draw": 1000, "x_dim_0": 2}
@@ -42,7 +42,7 @@ def test_resampled_draws_are_an_ordinary_posterior():
     np.testing.assert_allclose(found, weighted, atol=0.02)
     assert abs(found[0] - 0.4) < 0.15
     assert len(az.summary(result)) == 2
-    again = az_swiss.resample(containers.build(groups, containers.native_kind()), random_seed=1)
+    again = az_swiss.resample(containers.build(groups), random_seed=1)
     np.testing.assert_array_equal(again["posterior"]["x"], posterior["x"])
     assert "swiss_transform" not in containers.read(result).groups
     assert [name for name in posterior.attrs if name.startswith("swiss_")] == ["swiss_resampled"]
@@ -119,7 +119,7 @@ def shifted_case(size=20, shift=0.8):
     groups, maps = dict(contents.groups), contents.groups["swiss_transform"]
     groups["posterior"] = groups["posterior"] + shift * size**-0.5
     groups["swiss_transform"] = maps.assign(target=maps["target"] + shift * size**-0.5)
-    return containers.build(groups, contents.kind), density
+    return containers.build(groups, contents.container), density
 
 
 def test_draws_that_were_not_weighed_are_told_and_the_advice_keeps_them():
@@ -168,14 +168,14 @@ def test_draws_that_were_left_out_since_are_named():
     certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
     groups = containers.read(certified).groups
     groups["posterior"] = groups["posterior"].isel(draw=slice(None, None, 7))
-    thinned = containers.build(groups, containers.native_kind())
+    thinned = containers.build(groups)
     with pytest.raises(ValueError, match=r"their draw was left out. Certify again"):
         az_swiss.resample(thinned)
 
 
 def with_groups(merged, **groups):
     contents = containers.read(merged)
-    return containers.build(contents.groups | groups, contents.kind)
+    return containers.build(contents.groups | groups, contents.container)
 
 
 def test_groups_of_the_same_draws_go_with_them():

@@ -8,7 +8,7 @@ import xarray as xr
 import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
 
-ARVIZ_0 = containers.native_kind() == "InferenceData"
+ARVIZ_0 = containers.native_container() == "InferenceData"
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_dicts_datasets_and_nested_dicts_are_batches():
     merged = az_swiss.merge(
         [{"x": arrays[0]}, dataset, {"posterior": {"x": arrays[2]}}], kind="inflated"
     )
-    assert containers.read(merged).kind == containers.native_kind()
+    assert containers.read(merged).container == containers.native_container()
     assert groups_of(merged)["posterior"].sizes == {"chain": 6, "draw": 50}
 
 
@@ -344,7 +344,7 @@ def test_names_that_no_file_can_hold_are_refused():
         xr.Dataset({n: (("chain", "draw"), rng.standard_normal((2, 100))) for n in ("a/b", "c")})
         for _ in range(2)
     ]
-    if containers.native_kind() == "DataTree":
+    if containers.native_container() == "DataTree":
         with pytest.raises(ValueError, match=message):
             az_swiss.merge(datasets, kind="inflated")
     else:
@@ -358,7 +358,7 @@ def test_names_that_no_file_can_hold_are_refused():
 
 def test_containers_are_recognised_by_what_they_are(merged):
     dataset = groups_of(merged)["posterior"]
-    built = containers.build({"posterior": dataset}, containers.native_kind(), {"by": "me"})
+    built = containers.build({"posterior": dataset}, containers.native_container(), {"by": "me"})
     tree = containers.build({"posterior": dataset}, "DataTree")
     assert all(containers.is_container(each) for each in (built, tree, dataset))
     assert not any(containers.is_container(each) for each in (None, {"x": 1}, [dataset], "a.nc"))

@@ -194,7 +194,7 @@ def packed(dataset, form, groups):
         # arrays have no names of dimensions: all batches need one order
         ordered = dataset.transpose(*SAMPLE, "g", "h", ..., missing_dims="ignore")
         return {name: array.values.copy() for name, array in ordered.data_vars.items()}
-    kind = "DataTree" if form == "tree" else containers.native_kind()
+    kind = "DataTree" if form == "tree" else containers.native_container()
     return containers.build({"posterior": dataset, **groups}, kind)
 
 
@@ -229,7 +229,7 @@ def batches(draw):
                 rng.integers(8)
             ]
         if any(fault.what == "no group" for fault in mine) and form in ("native", "tree"):
-            kind = "DataTree" if form == "tree" else containers.native_kind()
+            kind = "DataTree" if form == "tree" else containers.native_container()
             made = containers.build({"prior": dataset}, kind)
         objects.append(made)
     return objects, found

@@ -100,7 +100,7 @@ def make_case(number):
             dataset.attrs["swiss_batch"] = label
         if form == "container" or groups[position]:
             built = {"posterior": dataset, **groups[position]}
-            objects.append(containers.build(built, containers.native_kind()))
+            objects.append(containers.build(built))
         else:
             objects.append(dataset)
     objects = objects if keys is None else dict(zip(keys, objects, strict=True))

@@ -236,7 +236,7 @@ def test_callable_covariance_of_the_wrong_shape(batches):
 
 def test_mixed_containers(batches):
     mixed = {label: containers.build({"posterior": b}, "DataTree") for label, b in batches.items()}
-    if containers.native_kind() == "DataTree":
+    if containers.native_container() == "DataTree":
         pytest.skip("there is no InferenceData to mix with but in ArviZ 0.x")
     mixed["south"] = containers.build({"posterior": batches["south"]}, "InferenceData")
     message = r'batch 0 \("north"\) is DataTree, batch 1 \("south"\) is InferenceData'

@@ -85,7 +85,7 @@ def moved_off(merged):
         "posterior": (posterior + 0.5).assign_attrs(posterior.attrs),
         "swiss_transform": maps.assign(target=maps["target"] + 0.5),
     }
-    return containers.build(contents.groups | changed, contents.kind)
+    return containers.build(contents.groups | changed, contents.container)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def names(tmp_path_factory, exact_draws):
     }
     merged = az_swiss.merge(batches, kind="inflated")
     folder = tmp_path_factory.mktemp("bad")
-    container = containers.build({"posterior": batches["south"]}, containers.native_kind())
+    container = containers.build({"posterior": batches["south"]})
     container.to_netcdf(folder / "whole.nc")
     content = (folder / "whole.nc").read_bytes()
     (folder / "cut.nc").write_bytes(content[: len(content) // 2])

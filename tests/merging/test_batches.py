@@ -77,7 +77,10 @@ def test_files_are_closed_after(tmp_path):
 
 def test_each_batchs_own_prior_unless_one_is_given():
     groups = {"posterior": draws(), "prior": draws(1)}
-    with opened([containers.build(groups, containers.native_kind())] * 2, "posterior") as (both, _):
+    with opened([containers.build(groups)] * 2, "posterior") as (
+        both,
+        _,
+    ):
         assert [own.group for own in prior_batches(both, None)] == ["prior"] * 2
         (given,) = prior_batches(both, draws(2))
     np.testing.assert_array_equal(given.draws["x"], draws(2)["x"])

@@ -82,7 +82,7 @@ def changed(container, **functions):
     """Return the container with functions applied to some groups."""
     groups = groups_of(container)
     groups |= {name: change(groups[name]) for name, change in functions.items()}
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 def shuffled(dataset, rng, dims):
@@ -344,7 +344,7 @@ def test_the_unconstrained_draws_are_missed(merged):
     groups = groups_of(merged)
     del groups["unconstrained_posterior"]
     with pytest.raises(ValueError, match='no group "unconstrained_posterior" any more'):
-        az_swiss.subposteriors(containers.build(groups, containers.native_kind()))
+        az_swiss.subposteriors(containers.build(groups))
 
 
 def test_renamed_dims_that_labels_do_not_tell_apart():

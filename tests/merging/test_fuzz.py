@@ -166,7 +166,7 @@ def reordered(merged, rng):
     if "unconstrained_posterior" in groups and rng.random() < 0.5:
         own = groups["unconstrained_posterior"]
         groups["unconstrained_posterior"] = fuzz_cases.reorder(own, rng)
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 class InOrder:

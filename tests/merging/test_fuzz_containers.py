@@ -187,7 +187,7 @@ def reversed_elements(objects):
     groups["posterior"] = posterior.assign(
         beta=posterior["beta"].copy(data=posterior["beta"][..., ::-1])
     )
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 WRONG_MERGES = {

@@ -97,7 +97,7 @@ def test_outcomes_of_zero_and_one_are_no_numbers_of_groups():
         rows = {"row": np.arange(4 * b, 4 * b + 4)}
         groups["observed_data"] = xr.Dataset({"y": ("row", np.array([0, 1, 1, 0]))}, rows)
         groups["constant_data"] = xr.Dataset({"site_of": ("row", np.array([0, 0, 1, 1]))}, rows)
-        batches.append(containers.build(groups, containers.native_kind()))
+        batches.append(containers.build(groups))
     with pytest.warns(MergeWarning, match="order of the elements along site .* is not known"):
         merged = az_swiss.merge(batches, kind="fractionated")
     groups = containers.read(merged).groups
@@ -133,7 +133,7 @@ def test_what_was_computed_from_unmoved_draws_is_left_out_and_said(to_container)
 def test_the_report_says_what_was_left_out_and_why(to_container):
     computed = [{"y": np.zeros((2, 100, 5))}] * 2
     groups = merged_groups(to_container, [rows_of(np.zeros(5))] * 2, log_likelihood=computed)
-    report = az_swiss.report(containers.build(groups, containers.native_kind()))
+    report = az_swiss.report(containers.build(groups))
     *_, data, draws = report.verdict.splitlines()
     assert data.startswith("Without observed_data/y: rows without labels of their own (dims=, ")
     assert draws == (
@@ -143,7 +143,7 @@ def test_the_report_says_what_was_left_out_and_why(to_container):
 
 def test_the_report_says_what_order_is_unknown(to_container):
     groups = merged_groups(to_container, [rows_of([1, 2], ["b", "a"]), rows_of([3, 4], ["c", "d"])])
-    merged = containers.build(groups, containers.native_kind())
+    merged = containers.build(groups)
     assert "The order along row is not known" in str(az_swiss.report(merged))
 
 

@@ -212,7 +212,7 @@ def test_undo_gives_each_batch_its_own_local_draws(problem, transform):
     groups = containers.read(merged).groups
     order = rng.permutation(12)
     groups["posterior"] = groups["posterior"].sel(school=order)
-    shuffled = containers.build(groups, containers.native_kind())
+    shuffled = containers.build(groups)
     for label, back in az_swiss.subposteriors(shuffled).items():
         own = batches[int(label[1])].isel(draw=slice(150))
         found = posterior_of(back)
@@ -220,7 +220,7 @@ def test_undo_gives_each_batch_its_own_local_draws(problem, transform):
         xr.testing.assert_allclose(found[["mu", "z"]], own, rtol=1e-10)
     groups["posterior"] = groups["posterior"].sel(school=order[:5])
     with pytest.raises(ValueError, match=r"has no element .* along school, which batch"):
-        az_swiss.subposteriors(containers.build(groups, containers.native_kind()))
+        az_swiss.subposteriors(containers.build(groups))
 
 
 def test_units_of_parameters_do_not_matter(problem):

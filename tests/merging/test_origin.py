@@ -29,7 +29,7 @@ def batch(mean, sd, seed, **attrs):
         attrs={"swiss_batch": f"b{seed}", **attrs},
     )
     groups = {"posterior": posterior}
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 def settings(**changes):
@@ -96,7 +96,7 @@ def test_the_advice_for_batches_of_different_data(same_seed):
             attrs |= {SEED: "1", "swiss_batch": "b0"}
         batches.append(batch(mean * precision / own, own**-0.5, position, **attrs))
     given = {"prior": xr.Dataset({"mu": (("chain", "draw"), exact(0, 2, 9))})}
-    given = containers.build(given, containers.native_kind())
+    given = containers.build(given)
     with pytest.raises(ValueError, match=r"delete the attribute swiss_partition"):
         merge(batches, kind="full_prior", prior=given)
     for one in batches:

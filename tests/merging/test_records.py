@@ -43,7 +43,7 @@ def rounds(taken, doubt=None):
 def through_a_file(dataset, name, folder):
     groups = {"posterior": xr.Dataset({"x": 1.0}), name: dataset}
     path = folder / "merged.nc"
-    containers.build(groups, containers.native_kind()).to_netcdf(path)
+    containers.build(groups).to_netcdf(path)
     return containers.read(path).groups
 
 

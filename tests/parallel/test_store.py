@@ -33,7 +33,7 @@ def make_batch(label="b0", draws=50):
     )
     stats = xr.Dataset({"diverging": (("chain", "draw"), np.zeros((2, draws), dtype=bool))})
     groups = {"posterior": posterior, "sample_stats": stats}
-    return containers.build(groups, containers.native_kind())
+    return containers.build(groups)
 
 
 def test_round_trip(tmp_path):

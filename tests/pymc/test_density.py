@@ -55,7 +55,7 @@ def merged_in(built, batches=2, names="abc", **options):
             for name, values in space.backward(raw).items()
         }
         dataset = xr.Dataset(arrays, coords={"feature": list(names)})
-        idatas.append(containers.build({"posterior": dataset}, containers.native_kind()))
+        idatas.append(containers.build({"posterior": dataset}))
     return az_swiss.merge(idatas, **{"kind": "inflated", **options})
 
 

@@ -135,7 +135,7 @@ def hierarchical(data):
 
 def predictions(idata, model):
     posterior = containers.read(idata).groups["posterior"].isel(draw=slice(None, None, 20))
-    few = containers.build({"posterior": posterior}, containers.native_kind())
+    few = containers.build({"posterior": posterior})
     made = pm.sample_posterior_predictive(few, model=model, progressbar=False, random_seed=1)
     predicted = containers.read(made, "posterior_predictive").groups["posterior_predictive"]["y"]
     return predicted.mean(("chain", "draw")).values

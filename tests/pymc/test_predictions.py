@@ -82,7 +82,7 @@ def problem(exact_draws):
             swiss_power=1.0,
             swiss_prior_power=len(part) / len(data),
         )
-        batches.append(containers.build(groups, containers.native_kind()))
+        batches.append(containers.build(groups))
     return data, parts, batches
 
 
@@ -96,7 +96,7 @@ def predicted(merged, model):
 
 
 def loo_pit(merged):
-    if containers.native_kind() == "DataTree":
+    if containers.native_container() == "DataTree":
         return containers.read(az.loo_pit(merged), "pit").groups["pit"]["y"].values
     return np.asarray(az.loo_pit(merged, y="y"))
 
@@ -134,7 +134,7 @@ def test_joined_data_are_in_the_order_of_predictions(problem):
     assert kstest(loo_pit(merged), "uniform").pvalue > 0.01
     groups = containers.read(merged).groups
     groups["observed_data"]["y"].values[:] = np.concatenate([part["y"] for part in parts])
-    end_to_end = containers.build(groups, containers.native_kind())
+    end_to_end = containers.build(groups)
     assert kstest(loo_pit(end_to_end), "uniform").pvalue < 1e-10
     assert az.loo(merged).n_data_points == len(data)
 
@@ -187,7 +187,7 @@ def as_batch(schools, values, sampled, share):
         "swiss_local": sampled[-1],
     }
     posterior = posterior.assign_coords(school=schools).assign_attrs(attrs)
-    return containers.build({"posterior": posterior}, containers.native_kind())
+    return containers.build({"posterior": posterior})
 
 
 def varying(data, centred):
