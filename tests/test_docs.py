@@ -76,23 +76,37 @@ def test_brackets_of_formulas_are_whole(page):
         assert 2 * opened == len(sizes), formula
 
 
-def test_the_layout_names_every_module_and_no_other():
+def contributing_rows(heading):
+    """Return the cells of the first table after some words of the contributing page."""
     text = (ROOT / "docs" / "contributing.md").read_text()
-    layout = text[text.index("## The layout") : text.index("`merging.py` reads")]
-    rows = [line.split("|")[1:3] for line in layout.splitlines() if line.startswith("|")]
-    package = ROOT / "arviz_swiss"
-    named = []
-    for first, modules in rows:
-        (folder,) = re.findall(r"`(\w+/)`", first) or [""]
-        plain = re.sub(r"\([^)]*\)", "", modules)
-        named += [f"{folder}{name}" for name in re.findall(r"`(\w+/?)`", plain)]
-    modules = [
-        path.relative_to(package).with_suffix("").as_posix()
-        for path in package.rglob("*.py")
-        if not path.name.startswith("_")
-    ]
-    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
-    assert sorted(named) == sorted(modules + folders)
+    rows = re.search(r"(?:^\|.*\n)+", text[text.index(heading) :], flags=re.MULTILINE).group()
+    return [line.strip("|").split("|") for line in rows.splitlines()[2:]]
+
+
+def test_the_page_and_the_picture_name_every_room():
+    rooms = sorted(path.parent.name for path in (ROOT / "arviz_swiss").glob("*/__init__.py"))
+    assert sorted(row[0].strip(" `") for row in contributing_rows("## The rooms")) == rooms
+    assert sorted(script("docs/rooms.py").ROOMS) == rooms
+
+
+def test_what_happens_where_is_there():
+    rows = contributing_rows("Where things happen")
+    assert len(rows) > 10
+    for what, files, functions in rows:
+        texts = [
+            (ROOT / "arviz_swiss" / name).read_text() for name in re.findall(r"`(.*?)`", files)
+        ]
+        for name in re.findall(r"`(.*?)`", functions):
+            defined = [re.search(rf"^(def|class) {name}\b", text, re.MULTILINE) for text in texts]
+            assert any(defined), f"{what}: {name} is not in {files}"
+
+
+def script(path):
+    """Return a script of the project as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_every_benchmark_is_listed():
@@ -108,10 +122,7 @@ def test_every_notebook_is_in_the_docs():
 
 
 def test_figures_of_the_location_are_those_that_are_printed(capsys):
-    spec = importlib.util.spec_from_file_location("claims", ROOT / "docs" / "claims.py")
-    claims = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(claims)
-    claims.location()
+    script("docs/claims.py").location()
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 1")]
     stated = (ROOT / "docs" / "how_it_works.md").read_text()
     assert rows
