@@ -72,7 +72,7 @@ class TransformSpace:
         self.transforms = {
             name: transform
             for name, transform in resolved.items()
-            if not isinstance(transform, transforms.Identity)
+            if transform is not transforms.IDENTITY
         }
 
     def forward(self, arrays: Arrays) -> Arrays:
@@ -151,7 +151,7 @@ class TransformSpace:
         return transforms.describe(self.transforms)
 
     def _of(self, name: str) -> Any:
-        return self.transforms.get(name) or transforms.Identity()
+        return self.transforms.get(name) or transforms.IDENTITY
 
 
 def split_choices(
