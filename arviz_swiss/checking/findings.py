@@ -25,7 +25,7 @@ from arviz_swiss.merging.diagnostics import (
     doubt_kind,
 )
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
+from arviz_swiss.merging.warn import advise_skewed, suggest_transforms
 
 SKEWED = 1.0
 # Expected errors in posterior sds: worth a sentence, and a finding.
@@ -111,19 +111,20 @@ def find_skewed(evidence: Evidence) -> Iterator[Finding]:
     skewness = np.median(evidence.values("skewness"), axis=0)
     strong = np.abs(skewness) > SKEWED
     if strong.any():
-        advice = _skew_advice(evidence, skewness, strong)
+        suggested = _suggest(evidence, skewness, strong)
+        names = merged.variables[strong].tolist()
         yield Finding(
             "skewed",
             (),
             f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
             f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
             "merge is exact.",
-            f"{advise_skewed(merged.variables[strong].tolist(), advice)}.",
+            f"{advise_skewed(names, merged.transformed, suggested, merged.kind)}.",
         )
 
 
-def _skew_advice(evidence: Evidence, skewness: np.ndarray, strong: np.ndarray) -> SkewAdvice:
-    merged, variables = evidence.merged, evidence.merged.variables
+def _suggest(evidence: Evidence, skewness: np.ndarray, strong: np.ndarray) -> dict[str, str]:
+    variables = evidence.merged.variables
     least, greatest = evidence.values("least"), evidence.values("greatest")
     ranges = {
         name: (
@@ -132,8 +133,7 @@ def _skew_advice(evidence: Evidence, skewness: np.ndarray, strong: np.ndarray) -
         )
         for name in np.unique(variables[strong]).tolist()
     }
-    suggested = suggest_transforms(variables[strong], skewness[strong], ranges)
-    return SkewAdvice(merged.transformed, suggested, merged.kind)
+    return suggest_transforms(variables[strong], skewness[strong], ranges)
 
 
 def find_expected_error(evidence: Evidence) -> Iterator[Finding]:

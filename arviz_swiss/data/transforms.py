@@ -39,13 +39,13 @@ def _to_interval(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 def _interval(low: Any, high: Any) -> Transform:
     try:
-        bounds = {"low": float(low), "high": float(high)}
+        least, most = float(low), float(high)
     except (TypeError, ValueError):
-        bounds = {"low": np.nan, "high": np.nan}
-    if not -np.inf < bounds["low"] < bounds["high"] < np.inf:
+        least = most = np.nan
+    if not -np.inf < least < most < np.inf:
         raise ValueError(f'("interval", low, high) needs finite low < high, got {low}, {high}')
-    both_ways = partial(_from_interval, **bounds), partial(_to_interval, **bounds)
-    return Transform("interval", ("interval", *bounds.values()), *both_ways)
+    both_ways = (partial(f, low=least, high=most) for f in (_from_interval, _to_interval))
+    return Transform("interval", ("interval", least, most), *both_ways)
 
 
 def _from_simplex(values: np.ndarray) -> np.ndarray:
@@ -113,15 +113,15 @@ def _to_cholesky_corr(values: np.ndarray) -> np.ndarray:
 
 IDENTITY = Transform("identity", None, _same, _same)
 NAMED = {
-    name: Transform(name, name, *both_ways)
-    for name, both_ways in {
-        "log": (np.log, np.exp),
-        "logit": _interval(0.0, 1.0)[2:],
-        "simplex": (_from_simplex, _to_simplex),
-        "ordered": (_from_ordered, _to_ordered),
-        "cholesky": (_from_cholesky, _to_cholesky),
-        "cholesky_corr": (_from_cholesky_corr, _to_cholesky_corr),
-    }.items()
+    transform.name: transform
+    for transform in (
+        Transform("log", "log", np.log, np.exp),
+        _interval(0, 1)._replace(name="logit", choice="logit"),
+        Transform("simplex", "simplex", _from_simplex, _to_simplex),
+        Transform("ordered", "ordered", _from_ordered, _to_ordered),
+        Transform("cholesky", "cholesky", _from_cholesky, _to_cholesky),
+        Transform("cholesky_corr", "cholesky_corr", _from_cholesky_corr, _to_cholesky_corr),
+    )
 }
 
 

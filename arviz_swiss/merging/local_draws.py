@@ -341,7 +341,7 @@ def _pack_maps(
     break ArviZ's summary, which stacks variables with and without it.
     """
     data: dict[str, Any] = {}
-    coords: dict[str, Any] = {"parameter": np.array(frame.labels)}
+    coords: dict[str, Any] = {"parameter": frame.labels}
     for dim, side in sides.items():
         coords |= {dim: side.labels, schema.owner_coord(dim): (dim, side.owners)}
         if side.is_relabelled:

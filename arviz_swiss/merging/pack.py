@@ -10,7 +10,7 @@ from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
-from arviz_swiss.data.layout import dataset_from, parameter_coords
+from arviz_swiss.data.layout import dataset_from
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.combine import Draws
 from arviz_swiss.merging.diagnostics import MomentDiagnostics
@@ -137,14 +137,3 @@ def _described(dataset: xr.Dataset, group: str) -> xr.Dataset:
         if name in schema.VARIABLES[group]:
             variable.attrs["description"] = schema.VARIABLES[group][name]
     return dataset
-
-
-def transform_coords(batches: Sequence[Batch], frame: Frame) -> dict[str, Any]:
-    """Return the coordinates of the batches and of the parameters that vary."""
-    along = parameter_coords(frame.layout)
-    dim, owners = along["variable"]
-    return {
-        "batch": np.array([batch.label for batch in batches]),
-        "parameter": np.array(along["parameter"])[frame.free],
-        "variable": (dim, np.array(owners)[frame.free]),
-    }

@@ -1,7 +1,6 @@
 """What `merge` warns of, in words that say what it means for the result and what to do."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -41,18 +40,6 @@ STRONGLY_SKEWED = 1.5
 CHAINS_APART = 1.2
 DIVERGENT = 0.01
 MOST_NAMED = 3
-
-
-class SkewAdvice(NamedTuple):
-    """What decides the advice on skewed variables.
-
-    `transformed` are the variables merged on another scale than their own, `suggested` the
-    transforms that would help others, `kind` the kind of sub-posterior.
-    """
-
-    transformed: Collection[str]
-    suggested: Mapping[str, str]
-    kind: str
 
 
 def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = False) -> None:
@@ -216,16 +203,15 @@ def _tell_skewed(
         return ""
     strong = strong[np.argsort(-np.abs(skewness[strong]))]
     named = brief([f"{frame.labels[at]} ({skewness[at]:.1f})" for at in strong], MOST_NAMED)
-    variables = np.array(frame.owners)[strong]
-    ranges = {
-        name: _range_of(batches, name)
-        for name in set(variables.tolist()) - set(frame.space.transforms)
-    }
+    variables, transformed = frame.owners[strong], frame.space.transforms
+    ranges = {}
+    for name in set(variables.tolist()) - set(transformed):
+        draws = [batch.draws[name].values for batch in batches]
+        ranges[name] = float(min(map(np.min, draws))), float(max(map(np.max, draws)))
     suggested = suggest_transforms(variables, skewness[strong], ranges)
-    advice = SkewAdvice(frame.space.transforms, suggested, kind)
     return (
         f"strongly skewed in the space of the merge (skewness of the median batch: {named}); "
-        f"{advise_skewed(variables.tolist(), advice)}"
+        f"{advise_skewed(variables.tolist(), transformed, suggested, kind)}"
     )
 
 
@@ -233,43 +219,39 @@ def _tell_apart(batches: Sequence[Batch], glances: Sequence[Glance], frame: Fram
     rhat = np.nan_to_num(np.array([glance.rhat for glance in glances]))
     apart = np.flatnonzero(rhat.max(axis=1) > CHAINS_APART)
     named = [f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart.tolist()]
-    if not named:
-        return ""
-    return (
-        f"not converged, their chains lie apart: {brief(named, MOST_NAMED)}; sample them again, "
-        "longer"
-    )
+    lie = f"their chains lie apart: {brief(named, MOST_NAMED)}; sample them again, longer"
+    return f"not converged, {lie}" if named else ""
 
 
 def _tell_divergent(batches: Sequence[Batch]) -> str:
-    shares = [_divergent_share(batch) for batch in batches]
-    named = [
-        f"{batch} ({100 * share:.0f}% of draws)"
-        for batch, share in zip(batches, shares, strict=True)
-        if share > DIVERGENT
-    ]
-    if not named:
-        return ""
-    return (
-        f"divergent: {brief(named, MOST_NAMED)}; sample them with a larger target_accept, or "
-        "another parametrisation"
-    )
+    named = []
+    for batch in batches:
+        diverging = batch.groups.get(schema.SAMPLE_STATS, {}).get("diverging")
+        if diverging is not None and (share := float(diverging.mean())) > DIVERGENT:
+            named.append(f"{batch} ({100 * share:.0f}% of draws)")
+    remedy = "sample them with a larger target_accept, or another parametrisation"
+    return f"divergent: {brief(named, MOST_NAMED)}; {remedy}" if named else ""
 
 
-def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
-    """Return what to do about variables that are strongly skewed where they are merged."""
+def advise_skewed(
+    variables: Sequence[str], transformed: Collection[str], suggested: Mapping[str, str], kind: str
+) -> str:
+    """Return what to do about variables that are strongly skewed where they are merged.
+
+    `transformed` are those merged on another scale than their own, `suggested` the transforms that
+    would help others.
+    """
     names = list(dict.fromkeys(variables))
-    moved = [name for name in names if name in advice.transformed]
-    mended = [name for name in names if name not in moved and name in advice.suggested]
+    moved = [name for name in names if name in transformed]
+    mended = [name for name in names if name not in moved and name in suggested]
     parts = []
     if mended:
-        choices = ", ".join(f'"{name}": "{advice.suggested[name]}"' for name in mended)
+        choices = ", ".join(f'"{name}": "{suggested[name]}"' for name in mended)
         parts.append(f"merge on another scale, transforms={{{choices}}}")
     if moved:
         own = ", ".join(f'"{name}": None' for name in moved)
         # the prior was raised to a power in the space where it must be merged
-        is_powered = advice.kind == "fractionated"
-        again = f"sample again with untransformed={moved!r} and " if is_powered else ""
+        again = f"sample again with untransformed={moved!r} and " * (kind == "fractionated")
         parts.append(
             "use larger batches (fewer of them)"
             f", or {again}merge on its own scale with transforms={{{own}}}"
@@ -297,27 +279,13 @@ def suggest_transforms(
     return suggested
 
 
-def _range_of(batches: Sequence[Batch], name: str) -> tuple[float, float]:
-    draws = [batch.draws[name].values for batch in batches]
-    return float(min(map(np.min, draws))), float(max(map(np.max, draws)))
-
-
-def _divergent_share(batch: Batch) -> float:
-    stats = batch.groups.get("sample_stats")
-    if stats is None or "diverging" not in stats:
-        return 0.0
-    diverging = stats["diverging"].values
-    return float(diverging.mean()) if diverging.size else 0.0
-
-
 def warn_unordered(matched: Matched, local: Mapping[str, str], beside: LocalDraws) -> None:
     """Say where predictions of a model of all data, which go by position, would be wrong."""
     dims = {local[name] for name in matched.local if name in local}
     wrong = [dim for dim in beside.unordered if dim in dims]
     if not wrong:
         return
-    repeated = [dim for dim in wrong if schema.own_coord(dim) in beside.maps.coords]
-    if repeated:
+    if repeated := [dim for dim in wrong if schema.own_coord(dim) in beside.maps.coords]:
         remedy = (
             f"The labels along {', '.join(repeated)} repeat between batches: give the model coords "
             "with a label of its own for every group, and sample again"
