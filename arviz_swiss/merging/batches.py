@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 
 @contextlib.contextmanager
 def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
-    """Read every batch; give them and the kind of container to give back; close files after."""
+    """Read every batch; give them and the container to give back; close files after."""
     labels, objects = _label(idatas)
     with contextlib.ExitStack() as files:
         yield _read_all(labels, objects, group, files)
@@ -78,7 +78,7 @@ def _read_all(
         check_sizes(str(batch), *batches[-1].sizes)
     if len(containing) > 1:
         mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
-        raise TypeError(f"batches mix containers: {mixed}. Convert them all to one kind first.")
+        raise TypeError(f"batches mix containers: {mixed}. Convert them all to one first.")
     recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
     labels = labels or choose_labels(recorded, [batch.file for batch in batches])
     batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
@@ -103,16 +103,11 @@ def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
         )
     if not objects:
         raise ValueError("merge needs at least one batch, got none")
-    if labels and all(_is_array(obj) for obj in objects):
+    if labels and all(hasattr(x, "__array__") and not containers.is_container(x) for x in objects):
         raise TypeError(
             "merge got one dict of arrays, which is one batch. Put the batches in a list."
         )
     return labels, objects
-
-
-def _is_array(obj: Any) -> bool:
-    """Tell an array, of whatever library, which cannot be a batch."""
-    return hasattr(obj, "__array__") and not containers.is_container(obj)
 
 
 def prior_batches(batches: Sequence[Batch], prior: Any) -> list[Batch]:

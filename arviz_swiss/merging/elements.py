@@ -46,9 +46,7 @@ def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> 
 
 
 def _record(along: str, layout: Layout) -> dict[str, Any]:
-    dims = [
-        json.dumps(variable.dims) for variable in layout.variables for _ in range(variable.size)
-    ]
+    dims = [json.dumps(each.dims) for each in layout.variables for _ in range(each.size)]
     return {
         along: layout.labels(),
         f"{along}_variable": (along, layout.owners()),
@@ -73,7 +71,8 @@ def in_order(groups: Groups, group: str) -> Groups:
     Elements are matched by label, dimensions by name, or by their labels where they were renamed;
     chains and draws come in the order of their labels, and the same in all groups.
     """
-    maps = _ordered_maps(groups[schema.TRANSFORM])
+    maps = _transposed(groups[schema.TRANSFORM])
+    maps = _along(maps, "parameter_bis", maps.get_index("parameter"), schema.TRANSFORM)
     ordered = {**groups, schema.TRANSFORM: maps}
     _check_draws(groups[group], maps, group)
     if schema.DIAGNOSTICS in groups:
@@ -81,7 +80,10 @@ def in_order(groups: Groups, group: str) -> Groups:
         for dim in ("batch", "parameter"):
             diagnostics = _along(diagnostics, dim, maps.get_index(dim), schema.DIAGNOSTICS)
         ordered[schema.DIAGNOSTICS] = diagnostics
-    draws = _sorted_draws(groups[group])
+    draws = groups[group]
+    for dim in SAMPLE_DIMS:
+        if not (index := draws.get_index(dim)).is_monotonic_increasing:
+            draws = draws.isel({dim: np.argsort(index.values, kind="stable")})
     ordered[group] = (
         _ordered(draws, maps, schema.ELEMENT, group) if schema.ELEMENT in maps.coords else draws
     )
@@ -132,11 +134,6 @@ def _selected(dataset: xr.Dataset, dim: Hashable, labels: pd.Index) -> xr.Datase
     return dataset.isel({dim: dataset.get_index(dim).get_indexer(labels)})
 
 
-def _ordered_maps(maps: xr.Dataset) -> xr.Dataset:
-    parameters = maps.get_index("parameter")
-    return _along(_transposed(maps), "parameter_bis", parameters, schema.TRANSFORM)
-
-
 def _transposed(dataset: xr.Dataset) -> xr.Dataset:
     dims = [dim for dim in MAP_DIMS if dim in dataset.dims]
     return dataset.transpose(*dims, ...)
@@ -176,14 +173,6 @@ def _check_draws(draws: xr.Dataset, maps: xr.Dataset, group: str) -> None:
                 f'group "{group}" has chains of batch {", ".join(strange)}, which group '
                 f'"{schema.TRANSFORM}" does not have any more. {WHOLE}.'
             )
-
-
-def _sorted_draws(dataset: xr.Dataset) -> xr.Dataset:
-    for dim in SAMPLE_DIMS:
-        index = dataset.get_index(dim)
-        if not index.is_monotonic_increasing:
-            dataset = dataset.isel({dim: np.argsort(index.values, kind="stable")})
-    return dataset
 
 
 def _same_draws(dataset: xr.Dataset, draws: xr.Dataset, group: str) -> xr.Dataset:

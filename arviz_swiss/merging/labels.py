@@ -30,26 +30,9 @@ def by_batch(
 ) -> list[Any]:
     """Return an argument's values in the order of the batches, one a batch.
 
-    Parameters
-    ----------
-    given : sequence, mapping or Series
-        A sequence in the order of the batches, refused where labels number them, but not in rising
-        order. Keys of a mapping or Series are labels, compared as text; or positions, where none of
-        them is a label.
-    labels : sequence of str
-        The batches' labels.
-    argument, noun : str
-        The argument and one of its values, as errors call them, such as "powers" and "power".
-    holder : str, default "merge"
-        Who has the batches, as errors call it.
-
-    Examples
-    --------
-    >>> from arviz_swiss.merging.labels import by_batch
-    >>> by_batch({"south": 3, "north": 1}, ["north", "south"], "powers", "power")
-    [1, 3]
-    >>> by_batch({1: 3, 0: 1}, ["north", "south"], "powers", "power")
-    [1, 3]
+    A sequence is in that order, and refused where labels number the batches, but not in rising
+    order. Keys of a mapping or Series are labels, compared as text; or positions, where none of
+    them is a label. `argument`, `noun` and `holder` (of the batches) are what errors call them.
     """
     if isinstance(given, pd.Series):
         if not given.index.is_unique:
@@ -102,7 +85,7 @@ def positions_kept(drop: Any, labels: Sequence[str]) -> list[int]:
     """Return the positions of the batches that `drop` does not name, by label or position."""
     if drop is None:
         return list(range(len(labels)))
-    keys = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else list(drop)
+    keys = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else drop
     dropped = {_dropped(key, labels) for key in keys}
     if len(dropped) == len(labels):
         raise ValueError(f"drop names all {len(labels)} batches: there is nothing left to merge.")
@@ -154,10 +137,8 @@ def _split(labels: Sequence[str]) -> tuple[list[list[str]], int | None]:
     if len({len(part) for part in parts}) > 1:
         return parts, None
     numbers = range(1, len(parts[0]), 2)
-    differing = [
-        place for place, texts in enumerate(zip(*parts, strict=True)) if len(set(texts)) > 1
-    ]
-    places = differing or (numbers if len(numbers) == 1 else [])
+    places = [at for at, texts in enumerate(zip(*parts, strict=True)) if len(set(texts)) > 1]
+    places = places or list(numbers)
     return parts, places[0] if len(places) == 1 and places[0] in numbers else None
 
 

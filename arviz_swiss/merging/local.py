@@ -31,7 +31,7 @@ class LocalSpace(Protocol):
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the transformed ones of all variables of a batch in unconstrained space."""
 
-    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+    def backward(self, arrays: Arrays, shared: Arrays) -> Arrays:
         """Return the transformed ones on their own scale."""
 
     def deterministics(self, arrays: Arrays) -> Arrays:
@@ -44,33 +44,22 @@ class LocalSpace(Protocol):
         """Return a space in which these variables are moved as deterministics of them."""
 
 
-class LocalTransforms:
-    """Each local variable through the transform that the user chose."""
-
-    name = "transforms"
+class LocalTransforms(TransformSpace):
+    """Each local variable through the transform that the user chose; there is no model."""
 
     def __init__(self, choices: Mapping[str, Any]):
-        self._space = TransformSpace(choices, list(choices))
-        self.transforms = self._space.transforms
-
-    def describe(self) -> str:
-        """Return the transforms as text."""
-        return transforms.describe(self.transforms)
+        super().__init__(choices, list(choices))
 
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the transformed variables in unconstrained space."""
-        return self._space.forward({name: arrays[name] for name in self.transforms})
+        return super().forward({name: arrays[name] for name in self.transforms})
 
-    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+    def backward(self, arrays: Arrays, shared: Arrays | None = None) -> Arrays:
         """Return the transformed variables on their own scale."""
-        return self._space.backward({name: images[name] for name in self.transforms})
-
-    def deterministics(self, arrays: Arrays) -> Arrays:
-        """Return nothing: there is no model to compute by."""
-        return {}
+        return super().backward({name: arrays[name] for name in self.transforms})
 
     def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
-        """Return nothing: there is no model that has lines."""
+        """Return nothing: only a model has lines."""
         return {}
 
     def through(self, deterministics: Mapping[str, str]) -> "LocalTransforms":

@@ -47,10 +47,6 @@ class Side(NamedTuple):
     is_relabelled: bool
     is_ordered: bool
 
-    def places_of(self, label: str) -> np.ndarray:
-        """Return the places of one batch's elements."""
-        return self.places[self.owners == label]
-
 
 class LocalDraws(NamedTuple):
     """Local variables of all batches, what undoes their moves, and dimensions of unknown order."""
@@ -81,7 +77,9 @@ def move_local(
     through = _better_lines(batches, moments, local, computed, space, frame)
     space = space.through(through)
     target = _free_rows({**draws.constrained, **draws.unconstrained}, frame)
-    within = _numbers_within_batches(batches, target.shape[0], draws.owners is not None)
+    within = np.arange(target.shape[0])
+    if draws.owners is not None:
+        within = np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
     out: Arrays = {}
     regressions: dict[str, list[np.ndarray]] = {n: [] for n in local if n not in computed}
     for batch, own in zip(batches, moments, strict=True):
@@ -120,8 +118,11 @@ def _put_beside(
     for name, dim in local.items():
         axis = 2 + own_dims(batches[0], name).index(dim)
         if name not in out:
-            out[name] = _empty(batches, name, moved[name].shape, axis, sides[dim].places.size)
-        places = sides[dim].places_of(batch.label)
+            shape = list(moved[name].shape)
+            shape[axis] = sides[dim].places.size
+            dtype = np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
+            out[name] = np.empty(shape, dtype)
+        places = sides[dim].places[sides[dim].owners == batch.label]
         out[name][(slice(None),) * axis + (places,)] = moved[name]
 
 
@@ -149,7 +150,9 @@ def _side(batches: Sequence[Batch], dim: str, wanted: Sequence[Any] | None) -> S
     indices = [batch.draws.get_index(dim) for batch in batches]
     labels = [batch.label for batch in batches]
     owners = np.repeat(labels, [len(index) for index in indices])
-    own = _as_array(indices[0].append(indices[1:]))
+    own = indices[0].append(indices[1:]).to_numpy()
+    if own.dtype.kind == "O":  # files hold text as text, not as objects
+        own = own.astype(str)
     if len(batches) == 1 or pd.Index(own).is_unique:
         order = order_of(indices, wanted)
         places = np.argsort(order.positions)
@@ -174,12 +177,6 @@ def _check_numbering(batches: Sequence[Batch], dim: str, indices: Sequence[pd.In
                     f"give every batch the labels of all data along {dim}, which makes its "
                     "parameters shared."
                 )
-
-
-def _as_array(index: pd.Index) -> np.ndarray:
-    """Return labels as files can hold them: text as text, not as objects."""
-    values = index.to_numpy()
-    return values if values.dtype.kind != "O" else np.array([str(value) for value in values])
 
 
 def _load(batch: Batch, first: Batch, names: Collection[str]) -> Arrays:
@@ -235,26 +232,16 @@ def _better_lines(
         gains.append({})
         for (name, image), slope in space.slopes(arrays).items():
             if image in computed:
-                spreads = [_spread(arrays[each], source, own) for each in (name, image)]
+                spreads = []
+                for values in (arrays[name], arrays[image]):
+                    line = change(source, _regression(values, source, own), values.shape)
+                    spreads.append((values - line).std(axis=(0, 1)))
                 with np.errstate(divide="ignore", invalid="ignore"):
                     gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
                 gains[-1][name, image] = gain
     total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
     best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.__getitem__)
     return dict(best)
-
-
-def _spread(image: np.ndarray, source: np.ndarray, moments: Moments) -> np.ndarray:
-    """Return the elements' sds about their regression on the shared parameters."""
-    rest = image - change(source, _regression(image, source, moments), image.shape)
-    return rest.std(axis=(0, 1))
-
-
-def _numbers_within_batches(batches: Sequence[Batch], chains: int, is_moved: bool) -> np.ndarray:
-    """Return the number of each merged chain within its batch; new draws belong to none."""
-    if not is_moved:
-        return np.arange(chains)
-    return np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
 
 
 def _images(
@@ -290,13 +277,6 @@ def change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np
     return (step @ regression).reshape(*step.shape[:2], *shape[2:])
 
 
-def _empty(
-    batches: Sequence[Batch], name: str, shape: Sequence[int], axis: int, length: int
-) -> np.ndarray:
-    dtype = np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
-    return np.empty((*shape[:axis], length, *shape[axis + 1 :]), dtype)
-
-
 def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Arrays) -> xr.Dataset:
     first = batches[0].draws
     data = {
@@ -310,8 +290,8 @@ def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Ar
     used = {dim for dims, *_ in data.values() for dim in dims}
     coords: dict[Hashable, Any] = {}
     for name, coord in first.coords.items():
-        if not set(coord.dims) & set(sides) and coord.dims and set(coord.dims) <= used:
-            coords |= {} if set(coord.dims) & set(containers.SAMPLE_DIMS) else {name: coord}
+        if coord.dims and set(coord.dims) <= used - {*sides, *containers.SAMPLE_DIMS}:
+            coords[name] = coord
         elif coord.dims and coord.dims[0] in sides and coord.dims != (name,):
             coords |= _joined_coord(batches, name, sides[coord.dims[0]])
     coords |= {dim: side.labels[np.argsort(side.places)] for dim, side in sides.items()}

@@ -32,46 +32,26 @@ def check_one_run(batches: Sequence[Batch]) -> None:
         if schema.PARTITION in batch.attrs:
             other = first.setdefault(schema.PARTITION, batch)
             if batch.attrs[schema.PARTITION] != other.attrs[schema.PARTITION]:
-                seeds = " and ".join(
-                    str(each.attrs.get(schema.RANDOM_SEED)) for each in (other, batch)
+                seed, before = (each.attrs.get(schema.RANDOM_SEED) for each in (batch, other))
+                difference = (
+                    f"of two partitions of the data ({schema.RANDOM_SEED} {before} and {seed}): "
+                    "rows would be counted twice or not at all"
                 )
-                raise _two_runs(
-                    other,
-                    batch,
-                    schema.PARTITION,
-                    f"of two partitions of the data ({schema.RANDOM_SEED} {seeds}): rows would be "
-                    "counted twice or not at all",
-                )
+                raise _two_runs(other, batch, schema.PARTITION, difference)
         if settings := _settings(batch):
             other = first.setdefault(schema.SETTINGS, batch)
-            before = _settings(other)
-            if before.get("data") != settings.get("data"):
+            known = _settings(other)
+            if known.get("data") != settings.get("data"):
                 raise _two_runs(other, batch, schema.SETTINGS, "of different data")
-            if names := differing(_build(before), _build(settings)):
-                raise _two_runs(
-                    other,
-                    batch,
-                    schema.SETTINGS,
-                    f"of two models: {', '.join(names)} of build differ",
-                )
+            if names := differing(_build(known), _build(settings)):
+                difference = f"of two models: {', '.join(names)} of build differ"
+                raise _two_runs(other, batch, schema.SETTINGS, difference)
 
 
 def differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """Name what differs between two functions, but not what cannot be told of one of them.
-
-    Examples
-    --------
-    >>> from arviz_swiss.merging.origin import differing
-    >>> differing({"source code": None, "sd": "1f"}, {"source code": "a7", "sd": "2e"})
-    ['sd']
-    """
-    unknown = object()
-    return [
-        name
-        for name in {**before, **now}
-        if None not in (before.get(name, unknown), now.get(name, unknown))
-        and before.get(name) != now.get(name)
-    ]
+    """Name what differs between two functions, but not what is None, unknown, of one of them."""
+    values = {name: (before.get(name, ""), now.get(name, "")) for name in {**before, **now}}
+    return [name for name, (old, new) in values.items() if None not in (old, new) and old != new]
 
 
 def _settings(batch: Batch) -> dict[str, Any]:

@@ -38,11 +38,8 @@ def pack_draws(draws: Draws, frame: Frame, first: Batch, attrs: Mapping[str, Any
     own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
     inherited = {name: value for name, value in first.attrs.items() if name not in own}
     if frame.space.transforms:
-        attrs = {
-            **attrs,
-            schema.TRANSFORMS: frame.space.describe(),
-            schema.SPACE: frame.space.name,
-        }
+        where = {schema.TRANSFORMS: frame.space.describe(), schema.SPACE: frame.space.name}
+        attrs = {**attrs, **where}
     coords = _chain_coords(draws)
     posterior = dataset_from(draws.constrained, frame.constrained, coords)
     posterior.attrs = containers.safe_attrs({**inherited, **attrs})
@@ -58,10 +55,9 @@ def pack_draws(draws: Draws, frame: Frame, first: Batch, attrs: Mapping[str, Any
 
 def add_joined(groups: Groups, joined: Groups, draws: Draws) -> Groups:
     """Return the groups of draws with those that were joined; statistics count chains alike."""
-    stats = joined.get(schema.SAMPLE_STATS)
-    if stats is None:
-        return groups | joined
-    return groups | joined | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
+    if (stats := joined.get(schema.SAMPLE_STATS)) is not None:
+        joined = joined | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
+    return groups | joined
 
 
 def add_local(groups: Groups, group: str, beside: LocalDraws) -> Groups:
