@@ -41,7 +41,7 @@ class Merged:
     """
 
     groups: Groups
-    container: str | None
+    container: str
     group: str
 
     @property
@@ -357,7 +357,8 @@ def open_merged(merged: Any, group: str) -> Merged:
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(groups) or 'none'}. Pass {MERGED}."
         )
-    opened = Merged(in_order(groups, group), contents.container, group)
+    container = contents.container or containers.native_container()
+    opened = Merged(in_order(groups, group), container, group)
     opened.check_paired(restore_without_model(opened.attrs, opened.names))
     return opened
 
