@@ -104,9 +104,8 @@ def heterogeneity(
     terms = np.array(squares) / powers
     degrees = every[0].distance.size * (len(every) - 1)
     corrected = float(terms @ fair)
-    upper, lower = (chi2.sf, chi2.cdf) if degrees else (lambda *_: 1.0,) * 2
-    tails = float(upper(corrected, degrees)), float(lower(corrected, degrees))
-    return Heterogeneity(float(terms.sum()), corrected, degrees, *tails)
+    tails = (chi2.sf(corrected, degrees), chi2.cdf(corrected, degrees)) if degrees else (1.0, 1.0)
+    return Heterogeneity(float(terms.sum()), corrected, degrees, *map(float, tails))
 
 
 def name_disagreeing(
@@ -146,7 +145,7 @@ def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) 
     Those at least half as far from the median batch as the furthest, if clearly off: the median
     stays where it is while few are. Else the one with the least p-value.
     """
-    distance = np.abs(_standardised(batches, powers)).max(axis=1)
+    distance = np.abs(_away(batches, powers)[1]).max(axis=1)
     distance[pvalues >= DISAGREE_ONE / len(batches)] = 0.0
     clear = distance >= max(CLEAR, distance.max() / 2)
     if not clear.any():
@@ -155,11 +154,12 @@ def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) 
     return order[clear[order]].tolist()
 
 
-def _standardised(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
-    """Return the means' distances from their median, in sds of what chance scatters them."""
+def _away(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means' distances from their median, in sds of a typical batch and of chance."""
     means = np.array([moments.mean for moments in batches])
     spread = np.sqrt([np.diag(moments.covariance) for moments in batches])
-    return (means - np.median(means, axis=0)) / (spread * np.sqrt(powers)[:, None])
+    away = means - np.median(means, axis=0)
+    return away / np.median(spread, axis=0), away / (spread * np.sqrt(powers)[:, None])
 
 
 def parameter_pvalues(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
@@ -202,13 +202,10 @@ def standing_apart(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray
     (a t-test with two degrees of freedom less than there are batches); the least p-value counts,
     multiplied by the number of parameters.
     """
-    means = np.array([moments.mean for moments in batches])
-    spread = np.sqrt([np.diag(moments.covariance) for moments in batches])
-    count, parameters = means.shape
+    away, standard = _away(batches, powers)
+    count, parameters = away.shape
     if count < 4:
         return np.ones(count)
-    away = means - np.median(means, axis=0)
-    standard = _standardised(batches, powers)
     others = (standard.sum(axis=0) - standard) / (count - 1)
     squares = (standard**2).sum(axis=0) - standard**2 - (count - 1) * others**2
     sd = np.sqrt(np.maximum(squares, 0.0) / (count - 2))
@@ -216,5 +213,5 @@ def standing_apart(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = gap / (sd * np.sqrt(count / (count - 1)))
     pvalues = np.where(gap > 0, 2 * t.sf(ratio, count - 2), 1.0)
-    pvalues[np.abs(away) < MATERIAL * np.median(spread, axis=0)] = 1.0
+    pvalues[np.abs(away) < MATERIAL] = 1.0
     return np.minimum(1.0, parameters * pvalues.min(axis=1))

@@ -58,17 +58,7 @@ def register(
 ) -> Callable:
     """Return a decorator that makes a function available as ``merge(method=name)``.
 
-    Parameters
-    ----------
-    name : str
-    expects : {"inflated", "fractionated"}
-        The kind of sub-posterior that the method is made for. Draws of the other kind are rescaled.
-    makes : {"maps", "draws"}, default "maps"
-        Whether the function returns one affine map a batch, or new draws.
-    pools : bool, default False
-        Whether the result has the pooled mean and covariance.
-    any_shape : bool, default False
-        Whether it is made for sub-posteriors that are far from Gaussian.
+    The arguments are those of `Method`; draws of the kind that it does not expect are rescaled.
     """
 
     def add(combine: Callable) -> Callable:
