@@ -118,11 +118,6 @@ def wasserstein_barycenter(
     return centre
 
 
-def unexplained(covariance: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Return each parameter's share of variance that the other parameters do not explain."""
-    return 1.0 / (np.diag(covariance) * np.diag(precision))
-
-
 def dependent(covariance: np.ndarray) -> np.ndarray:
     """Return the indices of parameters that take part in the strongest linear dependence."""
     scale = np.sqrt(np.diag(covariance))

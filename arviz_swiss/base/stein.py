@@ -71,12 +71,9 @@ def _centres(draws: np.ndarray) -> np.ndarray:
     if chains > 1:
         sums = draws.sum(axis=1, keepdims=True)
         return (sums.sum(axis=0) - sums) / ((chains - 1) * length)
-    halves = np.array_split(draws, 2, axis=1)
-    means = [half.mean(axis=1, keepdims=True) for half in halves]
-    return np.concatenate(
-        [np.broadcast_to(mean, half.shape) for half, mean in zip(halves, means[::-1], strict=True)],
-        axis=1,
-    )
+    first, second = np.array_split(draws, 2, axis=1)
+    means = [half.mean(axis=1, keepdims=True) for half in (second, first)]
+    return np.repeat(np.concatenate(means, axis=1), [first.shape[1], second.shape[1]], axis=1)
 
 
 def pooled_spread(spreads: Sequence[Spread]) -> Spread:

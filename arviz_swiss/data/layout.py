@@ -155,17 +155,9 @@ def row_blocks(rows: int, parameters: int) -> list[slice]:
 def gather(matrices: Sequence[np.ndarray], layout: Layout, block: slice, centre, out) -> np.ndarray:
     """Write one block of rows, minus `centre`, into the first rows of `out`; return those rows."""
     rows = out[: block.stop - block.start]
-    for matrix, variable in zip(matrices, layout.variables, strict=True):
-        columns = variable.columns
-        np.subtract(matrix[block], centre[columns], out=rows[:, columns])
+    for matrix, (*_, own) in zip(matrices, layout.variables, strict=True):
+        np.subtract(matrix[block], centre[own], out=rows[:, own])
     return rows
-
-
-def scatter(rows: np.ndarray, layout: Layout, block: slice, centre, matrices) -> None:
-    """Write one block of rows, plus `centre`, back to the variables' matrices."""
-    for matrix, variable in zip(matrices, layout.variables, strict=True):
-        columns = variable.columns
-        np.add(rows[:, columns], centre[columns], out=matrix[block], casting="same_kind")
 
 
 def move(
@@ -178,7 +170,8 @@ def move(
     for block in blocks:
         rows = gather(matrices, layout, block, affine.source, centred)
         moved = np.matmul(rows, affine.scale.T, out=mapped[: rows.shape[0]])
-        scatter(moved, layout, block, affine.target, out)
+        for matrix, (*_, own) in zip(out, layout.variables, strict=True):
+            np.add(moved[:, own], affine.target[own], out=matrix[block], casting="same_kind")
 
 
 def gather_all(matrices: Sequence[np.ndarray], layout: Layout) -> np.ndarray:
@@ -237,17 +230,15 @@ def flatten(
     dataset, dims = _read_draws(data, "data", group, sample_dims)
     layout = layout_of(dataset, select_names(dataset, var_names, filter_vars), dims)
     shape = [dataset.sizes[dim] for dim in dims]
-    matrices = [
-        array.reshape(math.prod(shape), variable.size)
-        for array, variable in zip(
-            sample_arrays(dataset, layout, sample_dims=dims), layout.variables, strict=True
-        )
-    ]
+    values = np.empty((*shape, layout.size))
+    arrays = sample_arrays(dataset, layout, sample_dims=dims)
+    for array, variable in zip(arrays, layout.variables, strict=True):
+        values[..., variable.columns] = array.reshape(*shape, variable.size)
     return xr.DataArray(
-        gather_all(matrices, layout).reshape(*shape, layout.size),
+        values,
         dims=(*dims, "parameter"),
         coords={dim: dataset[dim] for dim in dims if dim in dataset.coords}
-        | parameter_coords(layout),
+        | {"parameter": layout.labels(), "variable": ("parameter", layout.owners())},
     )
 
 
@@ -343,11 +334,6 @@ def positions_of(
         return None
     positions = present.get_indexer(expected)
     return None if (positions < 0).any() else positions
-
-
-def parameter_coords(layout: Layout) -> dict[str, Any]:
-    """Return the coordinates along `parameter`."""
-    return {"parameter": layout.labels(), "variable": ("parameter", layout.owners())}
 
 
 def dataset_from(

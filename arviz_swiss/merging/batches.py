@@ -55,34 +55,28 @@ class Batch(NamedTuple):
 def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
     """Read every batch; give them and the container to give back; close files after."""
     labels, objects = _label(idatas)
-    with contextlib.ExitStack() as files:
-        yield _read_all(labels, objects, group, files)
-
-
-def _read_all(
-    labels: list[str] | None, objects: Sequence[Any], group: str, files: contextlib.ExitStack
-) -> tuple[list[Batch], str]:
     batches: list[Batch] = []
     containing: dict[str, Batch] = {}
-    for position, obj in enumerate(objects):
-        file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
-        batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
-        with containers.reading(str(batch)):
-            contents = containers.read(obj, group)
-        if file:
-            files.callback(containers.close, contents.groups)
-        if contents.container:
-            containing.setdefault(contents.container, batch)
-        containers.check_group(contents.groups, group, str(batch))
-        batches.append(batch._replace(groups=contents.groups))
-        check_sizes(str(batch), *batches[-1].sizes)
-    if len(containing) > 1:
-        mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
-        raise TypeError(f"batches mix containers: {mixed}. Convert them all to one first.")
-    recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
-    labels = labels or choose_labels(recorded, [batch.file for batch in batches])
-    batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
-    return batches, next(iter(containing), None) or containers.native_container()
+    with contextlib.ExitStack() as files:
+        for position, obj in enumerate(objects):
+            file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
+            batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
+            with containers.reading(str(batch)):
+                contents = containers.read(obj, group)
+            if file:
+                files.callback(containers.close, contents.groups)
+            if contents.container:
+                containing.setdefault(contents.container, batch)
+            containers.check_group(contents.groups, group, str(batch))
+            batches.append(batch._replace(groups=contents.groups))
+            check_sizes(str(batch), *batches[-1].sizes)
+        if len(containing) > 1:
+            mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
+            raise TypeError(f"batches mix containers: {mixed}. Convert them all to one first.")
+        recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
+        labels = labels or choose_labels(recorded, [batch.file for batch in batches])
+        named = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
+        yield named, next(iter(containing), None) or containers.native_container()
 
 
 def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:

@@ -92,11 +92,7 @@ def diagnose_moments(
     ]
     spread = np.sqrt(np.diag(pooled.covariance))
     return MomentDiagnostics(
-        q=every_q.q,
-        q_fair=every_q.fair,
-        q_df=every_q.degrees,
-        q_pvalue=every_q.pvalue,
-        q_lower_pvalue=every_q.lower_pvalue,
+        *every_q,
         expected_error=expected_error(batches, pooled, powers),
         batch_q=batch_q,
         batch_q_pvalue=batch_q_pvalue,

@@ -3,6 +3,7 @@
 Every error names batch and variable and says what to do.
 """
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -325,11 +326,11 @@ def _check_constants(batch: Batch, constant: np.ndarray, mean: np.ndarray, frame
 
 def _checked_inverse(batch: Batch, covariance: np.ndarray, frame: Frame) -> np.ndarray:
     """Return the precision; refuse parameters that are linear functions of one another."""
-    try:
+    unexplained: Any = 0.0
+    with contextlib.suppress(np.linalg.LinAlgError):
         precision = linalg.inverse(covariance)
-    except np.linalg.LinAlgError:
-        precision = None
-    if precision is None or linalg.unexplained(covariance, precision).min() < DEPENDENT:
+        unexplained = 1.0 / (np.diag(covariance) * np.diag(precision))
+    if np.min(unexplained) < DEPENDENT:
         dependent = linalg.dependent(covariance)
         variables = list(dict.fromkeys(frame.owners[dependent].tolist()))
         raise ValueError(
