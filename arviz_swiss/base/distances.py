@@ -29,10 +29,7 @@ class Whitening(NamedTuple):
 
 
 class Density(NamedTuple):
-    """Kernel density estimate of one parameter: limits of its grid, bandwidth, values.
-
-    `below` and `above` are the shares of the draws that are too far out for the grid.
-    """
+    """Kernel density of one parameter on a grid, and the shares of draws `below` and `above` it."""
 
     low: float
     high: float
@@ -93,10 +90,7 @@ def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
-    """Return every parameter's density estimate, with the bandwidth of `kde`'s own rule.
-
-    ``kde(draws, **options) -> grid, density, bandwidth``, as `data.statistics.kde`.
-    """
+    """Return every parameter's density, with the bandwidth of `kde`, as `data.statistics.kde`."""
     return [_density(column, kde) for column in np.ascontiguousarray(reference.T)]
 
 

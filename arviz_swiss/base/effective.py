@@ -56,10 +56,7 @@ def quick_squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray)
 def centred_squares(
     arrays: Sequence[np.ndarray], parameters: np.ndarray, draws: int | None = None
 ) -> np.ndarray:
-    """Return centred squares of the centred draws of some parameters: (parameter, chain, draw).
-
-    `arrays` are (chain, draw, ...); `parameters` count their elements end to end.
-    """
+    """Return centred squares of centred draws of some parameters, as (parameter, chain, draw)."""
     flat = [
         array[:, :draws].reshape(array.shape[0], array[0, :draws].shape[0], -1) for array in arrays
     ]

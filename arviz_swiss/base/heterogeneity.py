@@ -140,11 +140,7 @@ def name_disagreeing(
 
 
 def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) -> list[int]:
-    """Return the batches to set aside next, the worst first.
-
-    Those at least half as far from the median batch as the furthest, if clearly off: the median
-    stays where it is while few are. Else the one with the least p-value.
-    """
+    """Return the batches to set aside next: those clearly off the median, else the least likely."""
     distance = np.abs(_away(batches, powers)[1]).max(axis=1)
     distance[pvalues >= DISAGREE_ONE / len(batches)] = 0.0
     clear = distance >= max(CLEAR, distance.max() / 2)

@@ -73,10 +73,7 @@ def principal_map(factor: np.ndarray, spectrum: Spectrum) -> np.ndarray:
 
 
 def transport_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the symmetric T with ``T source T = target``: optimal transport between Gaussians.
-
-    With L the lower Cholesky factor of the source, ``T = L'^-1 (L' target L)^(1/2) L^-1``.
-    """
+    """Return the symmetric T with ``T source T = target``: ``L'^-1 (L' target L)^(1/2) L^-1``."""
     factor = cholesky(source)
     values, vectors = spectrum(factor, target)
     left = blas.dtrsm(1.0, factor, vectors, side=0, lower=1, trans_a=1)

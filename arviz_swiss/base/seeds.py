@@ -7,10 +7,7 @@ import numpy as np
 
 
 def generator(random_seed: Any) -> np.random.Generator:
-    """Return NumPy's generator of an integer, a Generator (which it is then), a seed or None.
-
-    ValueError if NumPy cannot make one of it; a bool is refused too.
-    """
+    """Return NumPy's generator of an integer, a Generator or None; ValueError for anything else."""
     refused = "random_seed must be an integer of at least 0, a Generator or None, got "
     if isinstance(random_seed, bool | np.bool_):
         raise ValueError(f"{refused}{random_seed!r}.")

@@ -16,10 +16,7 @@ from arviz_swiss.base.effective import effective_sizes
 
 
 class Spread(NamedTuple):
-    """Variance of draws over that of the density, with its error.
-
-    `size` is the effective size it is from, and `freedom` what its error is worth in degrees.
-    """
+    """Variance of draws over the density's, its error, effective size and degrees of freedom."""
 
     ratio: float
     error: float

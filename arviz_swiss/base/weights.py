@@ -218,10 +218,7 @@ def weighted_moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarra
 
 
 def systematic(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `count` positions in order, each as often as its weight says, rounded up or down.
-
-    The weights sum to one.
-    """
+    """Return `count` positions in order, each as often as its weight, of a sum of one, says."""
     steps = (rng.random() + np.arange(count)) / count
     # the last sum may fall short of one by rounding
     return np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)

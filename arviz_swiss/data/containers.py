@@ -87,10 +87,7 @@ def is_container(obj: Any) -> bool:
 
 
 def read(obj: Any, group: str = "posterior") -> Contents:
-    """Return the groups of a container, a path, a dict of arrays or a sampler's fit.
-
-    A Dataset or a dict of arrays stands for `group`.
-    """
+    """Return the groups of a container, path or fit; a Dataset or dict of arrays is `group`."""
     if not isinstance(group, str):
         raise Refused(f"group must be the name of a group, got {group!r}.")
     if is_inference_data(obj):

@@ -35,10 +35,7 @@ def pool_batches(moments: Sequence[Moments], powers: Powers, prior: Moments | No
 
 
 def variance_factors(method: Method, powers: Powers) -> np.ndarray | None:
-    """Return what each batch's covariance must be multiplied by; None if it is right already.
-
-    Refuses a prior that counts other than once where the method cannot mend it.
-    """
+    """Return factors of the covariances, or None; refuse a prior that it cannot make count once."""
     if powers.missing_prior and not method.pools:
         raise ValueError(
             f'method "{method.name}" takes the batches as they are and cannot add or subtract '
@@ -56,10 +53,7 @@ def rescale(
     weights: np.ndarray,
     factors: np.ndarray | None,
 ) -> Given:
-    """Return what the method gets, the covariances multiplied by the factors.
-
-    The weight of a batch is one over its power, which rescaling divides by the same factor.
-    """
+    """Return what the method gets, covariances and weights multiplied by the factors."""
     if factors is not None:
         weights = weights * factors
         moments = [
@@ -84,11 +78,7 @@ def rescaled_maps(maps: Sequence[AffineMap], factors: np.ndarray | None) -> list
 
 
 class Draws(NamedTuple):
-    """Merged draws on their own scale and, of transformed variables, in unconstrained space.
-
-    `owners` is the label of each chain's batch, and `maps` what moved its draws; both None where
-    draws were newly made.
-    """
+    """Merged draws on both scales; owners of chains and maps, which newly made ones do not have."""
 
     constrained: Arrays
     unconstrained: Arrays

@@ -147,11 +147,7 @@ def describe_guess(count: int) -> str:
 def describe_doubt(
     doubt: str, q: float, degrees: int, powers: np.ndarray, kind_from: str
 ) -> tuple[str, str]:
-    """Return what the batches look like, and what to do.
-
-    Who named the kind knows it better than one of whom it was guessed: that a strong prior holds
-    the means together then comes first.
-    """
+    """Return what the batches look like, and what to do; a kind that was named is doubted last."""
     wide = f"{np.exp(np.mean(np.log(powers)) / 2):.2g}"
     tails = chi2.cdf(q, degrees), chi2.sf(q, degrees)
     less, more = (f"(Q = {q:.3g} on {degrees} degrees of freedom, p = {p:.1g})" for p in tails)

@@ -34,11 +34,7 @@ class Elements(NamedTuple):
 
 
 def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> dict[str, Any]:
-    """Return the coordinates of `swiss_transform` that record the order of all elements.
-
-    `own` and `moved` are the layouts on the variables' own scale and in the space of the merge,
-    which differ for those that were `transformed`.
-    """
+    """Return coordinates that record the order of elements, on both scales where they differ."""
     changed = moved._replace(variables=tuple(v for v in moved.variables if v.name in transformed))
     return _record(schema.ELEMENT, own) | (
         _record(schema.UNCONSTRAINED_ELEMENT, changed) if changed.variables else {}
@@ -104,10 +100,7 @@ def in_order(groups: Groups, group: str) -> Groups:
 
 
 def as_given(groups: Groups, given: Groups) -> Groups:
-    """Return groups that came from `in_order` with their draws in the order that they had before.
-
-    Groups that did not change are those that were given.
-    """
+    """Return groups that came from `in_order` with their draws in the order that was given."""
     return {
         name: _as_given(dataset, given[name])
         if name in given and "draw" in dataset.dims

@@ -69,11 +69,10 @@ def join_groups(
     coords: Mapping[str, Sequence[Any] | None],
     local_dims: Collection[str],
 ) -> Joined:
-    """Return what the batches hold beside their draws, put together again.
+    """Return what the batches hold beside their draws, in the order of a model's `coords`.
 
-    `coords` are a model's labels by dimension, which give the order if they hold those of all
-    batches. Data that number the elements along `local_dims` within a batch, such as the group of
-    each row, would number other elements in the merged object: left out.
+    Data that number the elements along `local_dims` within a batch, such as the group of each row,
+    would number other elements in the merged object: left out.
     """
     groups, left_out, unordered = _join_data(batches, coords, local_dims)
     # What was computed from the draws, such as log likelihoods, is not valid at moved ones.
@@ -94,11 +93,9 @@ def _join_data(
     coords: Mapping[str, Sequence[Any] | None],
     local_dims: Collection[str],
 ) -> Joined:
-    """Return the batches' data groups, joined in the order of their labels.
+    """Return the data groups: what is the same in all batches once, the rest joined by label.
 
-    A variable that is the same in all batches is kept once. One whose labels along one dimension
-    are all different is joined there. Labels that repeat, such as default 0, 1, ..., do not tell
-    the rows apart: such a variable is left out.
+    Labels that repeat, such as default 0, 1, ..., do not tell rows apart: left out.
     """
     data, rows = Joined({}, [], []), _lengths_of_rows(batches)
     for group in DATA_GROUPS:
@@ -193,10 +190,7 @@ def _dim_to_join(arrays: Sequence[xr.DataArray]) -> str | None:
 
 
 def _join_stats(batches: Sequence[Batch], draws: Draws) -> xr.Dataset | None:
-    """Return the sampler's statistics, one value a draw, that all batches have, chains end to end.
-
-    None for new draws, and where a batch has no statistics, or not for all of its draws.
-    """
+    """Return statistics that all batches have of all draws, end to end; None for new draws."""
     sampled = (schema.POSTERIOR, schema.unconstrained(schema.POSTERIOR))
     if draws.owners is None or batches[0].group not in sampled:
         return None

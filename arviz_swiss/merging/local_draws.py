@@ -34,11 +34,7 @@ LEAST_GAIN = 1e-6
 
 
 class Side(NamedTuple):
-    """A dimension along which the elements of all batches stand side by side.
-
-    All arrays have one entry an element, batches end to end: the batches' own labels, unique ones,
-    the elements' batches, and their places in the result.
-    """
+    """A dimension with all batches side by side: labels, batch and place of each element."""
 
     own_labels: np.ndarray
     labels: np.ndarray
@@ -194,10 +190,7 @@ def _load(batch: Batch, first: Batch, names: Collection[str]) -> Arrays:
 def _computed(
     batches: Sequence[Batch], names: Collection[str], space: LocalSpace, frame: Frame
 ) -> set[str]:
-    """Name the deterministics that the model computes from every batch's draws as they are there.
-
-    A model that belongs to one batch may hold that batch's data in them, which is wrong for others.
-    """
+    """Name the deterministics that the model computes right for every batch, not only its own."""
     computed = set(names)
     for batch in batches:
         arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
@@ -315,11 +308,7 @@ def _pack_maps(
     regressions: Mapping[str, Sequence[np.ndarray]],
     frame: Frame,
 ) -> xr.Dataset:
-    """Return the regressions, enough to undo the moves; all batches end to end.
-
-    The coordinate `batch_<dim>` tells where an element belongs. In the group of the draws it would
-    break ArviZ's summary, which stacks variables with and without it.
-    """
+    """Return the regressions, and owners, which among the draws would break ArviZ's summary."""
     data: dict[str, Any] = {}
     coords: dict[str, Any] = {"parameter": frame.labels}
     for dim, side in sides.items():

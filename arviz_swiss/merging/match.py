@@ -28,10 +28,7 @@ def match(
     filter_vars: str | None = None,
     free: Sequence[str] | None = None,
 ) -> Matched:
-    """Match variables by name and coordinates by label; the first batch gives the order.
-
-    `free` are the model's variables that are no deterministics; the attributes tell when absent.
-    """
+    """Match variables by name, coordinates by label; `free` are a model's free variables."""
     names, first = checked_names(var_names, filter_vars), batches[0]
     # the variables that the sampling found to belong to one batch alone
     own = {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
@@ -195,10 +192,7 @@ def _has_labels_of(first: Batch, batch: Batch, name: str) -> bool:
 
 
 def _check_apart(batches: Sequence[Batch], name: str) -> None:
-    """Refuse a variable of which two batches share some elements, but not all.
-
-    Default labels 0, 1, ... say nothing: they may be of other groups.
-    """
+    """Refuse a variable of which two batches share some elements, by labels that say something."""
     for dim in own_dims(batches[0], name):
         indices = [_index(batch, dim) for batch in batches]
         if all(index.equals(indices[0]) for index in indices):

@@ -49,11 +49,7 @@ from arviz_swiss.methods.registry import Method
 
 
 class Flat(NamedTuple):
-    """Matched batches, and the vectors that their draws become in the space of the merge.
-
-    `local` are the variables of one batch alone that go along, by dimension, `coords` a model's
-    labels, by which they and the data are put in order.
-    """
+    """Matched batches, the frame of their draws, what goes along by dimension, a model's labels."""
 
     matched: Matched
     frame: Frame

@@ -33,10 +33,7 @@ LOOK_AT_CHAIN = 50
 
 
 class Frame(NamedTuple):
-    """What all batches share: the space of the merge, its layout, and which parameters vary.
-
-    `labels` and `owners`, the variables, are those of the parameters that vary.
-    """
+    """The space of the merge and its layout; `labels` and `owners` (variables) of what varies."""
 
     first: Batch
     constrained: Layout
@@ -181,10 +178,7 @@ def _estimate(
 
 
 def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:
-    """Return the effective size of the squared centred draws: what a covariance is worth.
-
-    The harmonic mean over the parameters, since the bias goes with one over the effective size.
-    """
+    """Return the effective size of centred squares: a harmonic mean, as the bias goes with 1/n."""
     squares = centred_squares(arrays, free)
     sizes = np.array([statistics.effective_size(square) for square in squares])
     total = squares[0].size
@@ -193,10 +187,7 @@ def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> fl
 
 
 def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
-    """Return skewness and R-hat of a batch's parameters from some, evenly spaced, of its draws.
-
-    `arrays` are (chain, draw, ...); `free` counts their elements end to end.
-    """
+    """Return skewness and R-hat from some, evenly spaced, of the (chain, draw, ...) draws."""
     chains, length = arrays[0].shape[:2]
     each = max(LOOK_AT_CHAIN, LOOK_AT // chains)
     few = [array[:, :: max(1, length // each)] for array in arrays]

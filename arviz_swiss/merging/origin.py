@@ -23,10 +23,7 @@ SAME_MEAN, ROUNDED = 1e-6, 6
 
 
 def check_one_run(batches: Sequence[Batch]) -> None:
-    """Refuse batches of two partitions, of different data, or of two models.
-
-    Batches without the attributes pass: nothing is known about them.
-    """
+    """Refuse batches that say they are of two partitions, of different data or of two models."""
     first: dict[str, Batch] = {}
     for batch in batches:
         if schema.PARTITION in batch.attrs:
@@ -75,10 +72,7 @@ def _two_runs(first: Batch, other: Batch, attr: str, difference: str) -> ValueEr
 
 
 def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
-    """Refuse a batch that occurs twice: by its draws, or by what its sampling recorded.
-
-    Only batches with the same mean are read again, to compare all their draws.
-    """
+    """Refuse a batch that occurs twice, by records, or by all draws where means are the same."""
     recorded: dict[tuple[Any, ...], Batch] = {}
     for batch in batches:
         label, seed, rows = (

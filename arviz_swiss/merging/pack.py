@@ -22,10 +22,7 @@ from arviz_swiss.merging.space import Arrays, Space
 
 
 def _chain_coords(draws: Draws) -> dict[str, Any]:
-    """Return the coordinates of the merged draws.
-
-    `batch` is a plain coordinate on `chain`, never an index: that would break ArviZ's extract.
-    """
+    """Return the draws' coordinates; `batch` is no index, which would break ArviZ's extract."""
     chains = next(iter(draws.constrained.values())).shape[0]
     coords: dict[str, Any] = {"chain": np.arange(chains), "draw": np.arange(draws.length)}
     if draws.owners is not None:

@@ -153,10 +153,7 @@ def _check_prior_used(powers: Powers, prior: Any) -> None:
 
 
 def _what_is_there(batches: Sequence[Batch], share: float) -> str:
-    """Say what share of the rows the batches hold, if the powers tell it, and which are missing.
-
-    The reciprocals n_b / N of the powers of all batches sum to one.
-    """
+    """Say what share of the rows the batches hold by their powers, and which are missing."""
     count = len(batches)
     total = max(round(count / share), count + 1)
     labels = [str(batch.attrs.get(schema.BATCH)) for batch in batches]

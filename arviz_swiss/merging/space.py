@@ -181,10 +181,7 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
 def restore_space(
     draws: xr.Dataset, names: Sequence[str], choices: Mapping[str, Any] | None, model: Any
 ) -> Space:
-    """Return the space that merged draws, with their attributes, were merged in.
-
-    `choices` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
-    """
+    """Return the space of merged draws, by own transforms and a model, which no file can hold."""
     described = draws.attrs.get(schema.TRANSFORMS, "{}")
     if draws.attrs.get(schema.SPACE) != MODEL:
         return TransformSpace(transforms.restore(described, choices), names)
@@ -211,10 +208,7 @@ def required(model: Any) -> Any:
 
 
 def _contradicted(space: Any, matched: Matched) -> list[str]:
-    """Name the deterministics that the model computes otherwise than the batches' samplers did.
-
-    A model may hold what belongs to its own batch, such as the mean of a column, as a constant.
-    """
+    """Name deterministics in which the model holds what belongs to its own batch as a constant."""
     wrong = []
     for batch in matched.batches:
         names = [n for n in space.deterministic_names if n in batch.draws and n not in wrong]
@@ -259,11 +253,7 @@ def checked_choices(choices: Mapping[str, Any] | None) -> dict[str, Any]:
 def check_powered_space(
     batches: Sequence[Batch], space: Space, kind: str, choices: Mapping[str, Any]
 ) -> None:
-    """Refuse to merge a variable elsewhere than where its prior was raised to a power.
-
-    The attribute `swiss_untransformed` names variables whose prior was powered on their own scale,
-    `swiss_transformed` those powered in the model's unconstrained space.
-    """
+    """Refuse to merge a variable elsewhere than where its prior was raised to a power."""
     if kind != "fractionated":
         return
     own_scale = _recorded_names(batches, schema.UNTRANSFORMED)

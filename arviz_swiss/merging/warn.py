@@ -76,10 +76,7 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
 def warn_kind(
     diagnostics: MomentDiagnostics, powers: np.ndarray, kind_from: str, count: int
 ) -> str | None:
-    """Warn, once, of a kind that was guessed or that the batches do not look like, if any.
-
-    `count` is how many batches there were before any was dropped. Returns what they look like.
-    """
+    """Warn, once, of a kind that was guessed or is doubted; return what the batches look like."""
     scatter = diagnostics.q_fair, diagnostics.q_df, powers
     doubt = doubt_kind(*scatter, kind_from)
     parts: list[str] = []
@@ -153,10 +150,7 @@ def warn_few_draws(
 
 
 def warn_few_prior_draws(prior: Moments, pooled: Gaussian, missing_prior: float) -> None:
-    """Warn when few draws of the prior put the merged sds off by over 2%.
-
-    Few draws make its precision, of which the pooling takes a multiple, too large.
-    """
+    """Warn when few draws make the prior's precision so large that sds are off by over 2%."""
     parameters = prior.mean.size
     factor = correction(prior.draws, parameters)
     excess = np.inf if factor is None else 1.0 / factor - 1.0
@@ -181,10 +175,7 @@ def warn_prior_shape(error: float, missing_prior: float) -> None:
 def warn_poor_batches(
     batches: Sequence[Batch], glances: Sequence[Glance], frame: Frame, kind: str, any_shape: bool
 ) -> None:
-    """Warn, once, of batches that no merge can make good: skewed, unconverged or divergent.
-
-    With `any_shape` skewness does not harm the method.
-    """
+    """Warn, once, of batches that are unconverged, divergent or, unless that is well, skewed."""
     skewed = "" if any_shape or len(batches) < 2 else _tell_skewed(batches, glances, frame, kind)
     parts = [skewed, _tell_apart(batches, glances, frame), _tell_divergent(batches)]
     if told := [part for part in parts if part]:
@@ -264,11 +255,7 @@ def advise_skewed(
 def suggest_transforms(
     variables: np.ndarray, skewness: np.ndarray, ranges: Mapping[str, tuple[float, float]]
 ) -> dict[str, str]:
-    """Return the transforms that make skewed variables less so.
-
-    A logarithm draws in the right tail alone; towards one, a logit draws in the left. `ranges`
-    holds the variables' smallest and largest draws.
-    """
+    """Return transforms, by range: a log draws in the right tail, a logit near one the left."""
     suggested = {}
     for name, (least, greatest) in ranges.items():
         own = skewness[variables == name]

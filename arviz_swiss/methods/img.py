@@ -30,10 +30,7 @@ WORTH_COMPILING = 3 * 10**9
 
 
 class Walks(NamedTuple):
-    """Draws of the product, as (walk, parameter), and what they rest on.
-
-    `used` says of each batch how many of its draws, all chosen equally often, the walks ended at.
-    """
+    """Draws of the product, (walk, parameter), and how many draws of each batch they rest on."""
 
     draws: np.ndarray
     used: np.ndarray

@@ -121,10 +121,7 @@ def _units(given: Given, standardise: bool) -> np.ndarray:
 
 
 def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) -> np.ndarray:
-    """Run the sampler in coordinates where the kernels are round and the Gaussian is diagonal.
-
-    `remedy` is what to do, besides using another method, when it does not find the product.
-    """
+    """Run the sampler where kernels are round; `remedy` is what to do if it finds no product."""
     if sweeps is not None and sweeps < 1:
         raise ValueError(f"sweeps must be at least 1, got {sweeps}")
     batches, chains, length, parameters = draws.shape

@@ -56,10 +56,7 @@ METHODS: dict[str, Method] = {}
 def register(
     name: str, *, expects: str, makes: str = "maps", pools: bool = False, any_shape: bool = False
 ) -> Callable:
-    """Return a decorator that makes a function available as ``merge(method=name)``.
-
-    The arguments are those of `Method`; draws of the kind that it does not expect are rescaled.
-    """
+    """Return a decorator that adds a function to the methods, with the properties of `Method`."""
 
     def add(combine: Callable) -> Callable:
         METHODS[name] = Method(name, expects, makes, pools, any_shape, combine)
