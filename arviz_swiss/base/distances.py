@@ -180,8 +180,7 @@ def wasserstein_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray
 def integrated_absolute_floor(variance: np.ndarray, reference: list[Density]) -> np.ndarray:
     """Return the mean integrated absolute difference of two density estimates.
 
-    At each point an estimate with a Gaussian kernel has variance
-    ``(g / (2 h sqrt(pi)) - g^2) / n``, g its mean.
+    Each point of a Gaussian kernel's has variance ``(g / (2 h sqrt(pi)) - g^2) / n``, g its mean.
     """
     noise = [
         np.sqrt(np.maximum(d.values / (2 * d.bandwidth * np.sqrt(np.pi)) - d.values**2, 0)).sum()

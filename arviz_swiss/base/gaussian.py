@@ -46,9 +46,8 @@ class Gaussian(NamedTuple):
 class Round(NamedTuple):
     """The moments after a gradient round, what has changed, and by how much noise alone would.
 
-    `step` is the Mahalanobis distance between the old and the new mean; `change` the norm of the
-    precision's relative change; `eigenvalues` are those of the new precision seen from the old, and
-    `unlimited` what they would be without limits: negative where the log density has no maximum.
+    `step` is the Mahalanobis length of the mean's, `change` the norm of the precision's relative
+    one; `unlimited` eigenvalues are negative where the log density has no maximum.
     """
 
     moments: Gaussian

@@ -111,13 +111,11 @@ def heterogeneity(
 def name_disagreeing(
     batches: Sequence[Moments], powers: np.ndarray, aside: Collection[int] = ()
 ) -> Disagreement:
-    """Name the batches that disagree with the rest.
+    """Name the batches that disagree with the rest; batches `aside` are not compared with.
 
     A batch that is far off pulls the pooled mean away from all others, which then seem to disagree
     too. So the worst batch is set aside, with those as clearly off, and the rest are pooled again,
-    until they agree. Of two batches that disagree, neither can be said to be the odd one: both are
-    named. When over a third of the batches, and more than two, would be named, or all but one, none
-    is. Batches `aside`, such as stuck ones, are not compared with.
+    until they agree. Of two batches that disagree, both are named; if too many would be, none is.
     """
     compared = [b for b in range(len(batches)) if b not in aside]
     rest, named = compared, list[int]()
@@ -177,11 +175,9 @@ def _pvalues(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray
 def cochran(
     means: np.ndarray, variances: np.ndarray, powers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Cochran's Q of each parameter's batch means by itself, and its p-value.
+    """Return Cochran's Q of each column of (batch, parameter) arrays, and its p-value.
 
-    Where other parameters scatter less than they should, as those that only the prior informs, Q of
-    all parameters together hides the one that scatters more. Means and variances are (batch,
-    parameter) arrays.
+    Where others scatter less than they should, Q of all together hides one that scatters more.
     """
     weights = 1.0 / (powers[:, None] * variances)
     centre = (weights * means).sum(axis=0) / weights.sum(axis=0)
@@ -193,10 +189,8 @@ def cochran(
 def standing_apart(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
     """Return each batch's p-value of being an outlier among the others, as they scatter.
 
-    Finds the batch that is far from the others where these scatter less than a random partition
-    makes them. Per parameter, the batch's mean is compared with the mean and the sd of the others'
-    (a t-test with two degrees of freedom less than there are batches); the least p-value counts,
-    multiplied by the number of parameters.
+    Per parameter a t-test of its mean against those of the others, with two degrees of freedom less
+    than there are batches; the least p-value counts, times the number of parameters.
     """
     away, standard = _away(batches, powers)
     count, parameters = away.shape

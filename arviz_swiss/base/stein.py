@@ -30,11 +30,10 @@ def _freedom(sizes: np.ndarray, count: int) -> np.ndarray:
 
 
 def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
-    """Tell how far draws are off the density that these scores are of: the mean score is zero.
+    """Tell how far draws are off the density of these (chain, draw, parameter) scores.
 
     Return how many sds the mean of the density would be off, were it Gaussian; and the sum of the
-    directions' squared statistics, about chi-squared with as many degrees of freedom. Scores are
-    (chain, draw, parameter), the covariance is that of the draws.
+    directions' squared statistics, about chi-squared with as many degrees of freedom.
     """
     whitened = scores @ linalg.cholesky(covariance)
     mean, sd = whitened.mean(axis=(0, 1)), whitened.std(axis=(0, 1), ddof=1)

@@ -144,11 +144,9 @@ def check_group(
 
 
 def safe_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes in the forms that netCDF and zarr both keep.
+    """Return the attributes in the forms that netCDF and zarr both keep, without those of none.
 
-    Text, numbers and flat lists of two or more of one sort stay; a list of one becomes its element;
-    booleans become integers; anything else (None, dicts, empty or mixed lists, integers of more
-    than 64 bits) has no faithful form and is left out.
+    A list of one becomes its element; None, dicts and empty or mixed lists have no faithful form.
     """
     return {name: safe for name, value in attrs.items() if (safe := _safe_attr(value)) is not None}
 

@@ -80,10 +80,11 @@ def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
 
 
 def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
+    takes = "merge takes a list, or a mapping of label to batch"
     if containers.is_container(idatas) or isinstance(idatas, str | bytes):
         raise TypeError(
-            f"merge takes a list, or a mapping of label to batch; got one {type(idatas).__name__}. "
-            "Put the batches in a list: merge([idata_0, idata_1, ...])."
+            f"{takes}; got one {type(idatas).__name__}. Put the batches in a list: "
+            "merge([idata_0, idata_1, ...])."
         )
     if isinstance(idatas, Mapping):
         labels, objects = [str(key) for key in idatas], list(idatas.values())
@@ -92,9 +93,7 @@ def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
     elif isinstance(idatas, Iterable):
         labels, objects = None, list(idatas)
     else:
-        raise TypeError(
-            f"merge takes a list, or a mapping of label to batch, got {type(idatas).__name__}"
-        )
+        raise TypeError(f"{takes}, got {type(idatas).__name__}")
     if not objects:
         raise ValueError("merge needs at least one batch, got none")
     if labels and all(hasattr(x, "__array__") and not containers.is_container(x) for x in objects):

@@ -135,7 +135,6 @@ def make_draws(
 ) -> Draws:
     """Make new draws from all batches' draws, as many as the smallest batch has.
 
-    Each batch's draws are rescaled about their mean, which multiplies its covariance by its factor.
     `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
     chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))

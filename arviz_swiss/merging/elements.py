@@ -114,11 +114,8 @@ def _as_given(dataset: xr.Dataset, given: xr.Dataset) -> xr.Dataset:
         present, before = dataset.get_index(dim), given.get_index(dim)
         if not present.equals(before):
             dataset = _selected(dataset, dim, before[before.isin(present)])
-    turned = {
-        name: dataset[name].transpose(*given[name].dims)
-        for name in dataset.data_vars
-        if name in given and dataset[name].dims != given[name].dims
-    }
+    arrays = {n: a for n, a in dataset.data_vars.items() if n in given and a.dims != given[n].dims}
+    turned = {name: array.transpose(*given[name].dims) for name, array in arrays.items()}
     return dataset.assign(turned) if turned else dataset
 
 

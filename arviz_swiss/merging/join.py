@@ -30,10 +30,9 @@ class Order(NamedTuple):
 def order_of(indices: Sequence[pd.Index], wanted: Sequence[Any] | None = None) -> Order:
     """Return the order of the batches' labels in the full data.
 
-    That is the order of `wanted`, a model's labels, if it has them all; else they are sorted. A
-    batch keeps the order of the rows that it was given, so that batches whose labels are not sorted
-    show that the full data's are not. Labels that are sorted in every batch show that the full
-    data's are, if there are enough of them that chance would not do it, or if they are 0, 1, ...
+    That is the order of `wanted`, a model's labels, if it has them all; else they are sorted. That
+    is known to be right if every batch's labels, which keep the order of the rows, are sorted, and
+    are 0, 1, ... or too many for chance.
     """
     labels = indices[0].append(list(indices[1:]))
     known = None if wanted is None else pd.Index(wanted)

@@ -54,7 +54,7 @@ def by_batch(
         )
     if are_shuffled(labels):
         raise ValueError(
-            f"{argument} is a list, but the batches are in the order {describe(labels)}: is it in "
+            f"{argument} is a list, but the batches are in the order {brief(labels, 6)}: is it in "
             f"this order, or in that of the numbers? Pass a mapping of batch label to {noun}."
         )
     return list(given)
@@ -127,7 +127,7 @@ def renumbered(labels: Sequence[str], number: int) -> str:
     """Return a label like these with another number, filled with zeros to the first's width."""
     (first, *_), place = _split(labels)
     if place is None:
-        raise ValueError(f"no number tells {describe(labels)} apart")
+        raise ValueError(f"no number tells {brief(labels)} apart")
     return "".join([*first[:place], str(number).zfill(len(first[place])), *first[place + 1 :]])
 
 
@@ -146,8 +146,3 @@ def are_shuffled(labels: Sequence[str]) -> bool:
     """Tell whether labels number the batches, but not in rising order."""
     numbers = numbers_of(labels)
     return numbers is not None and numbers != sorted(numbers)
-
-
-def describe(labels: Sequence[str]) -> str:
-    """Return the order of the labels for an error, shortened."""
-    return brief(labels, 6)

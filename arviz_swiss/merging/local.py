@@ -70,13 +70,10 @@ class LocalTransforms(TransformSpace):
 def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
     """Return, of local variables, the dimension along which batches stand side by side.
 
-    It is the one whose labels differ between batches; where all have the same labels (default
-    0, 1, ... for as many groups), the first with default ones. A variable without dimensions of
-    its own, or with several that differ, has no such place and is not among the result; nor are
-    missing values of observed data, which have no labels and are drawn anew by predictions.
-    Deterministics that have the dimension of a local variable are local; or one of its length, if
-    lengths differ between batches or the model says that the deterministic depends on local
-    variables.
+    It is the one whose labels differ between batches, else the first with default ones; variables
+    without, or with several, and missing values of observed data have none. Deterministics go with
+    a local variable along its dimension; or one of its length, if lengths differ between batches or
+    the model says that they depend on it.
     """
     batches = matched.batches
     local: dict[str, str] = {}

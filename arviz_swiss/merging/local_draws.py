@@ -63,9 +63,8 @@ def move_local(
 ) -> LocalDraws:
     """Return all batches' local variables, side by side, for every merged draw.
 
-    `local` is what `find_local` returned. A merged chain takes, of every batch, the chain of the
-    same number within the batch, counted round. Labels that repeat between batches are prefixed by
-    the batch's label; a model's `coords` give the order of the elements if they hold all labels.
+    A merged chain takes, of every batch, the chain of the same number within the batch, counted
+    round. Labels that repeat between batches are prefixed by the batch's label.
     """
     batches = matched.batches
     sides = _sides(matched, local, coords)
@@ -125,11 +124,7 @@ def _put_beside(
 def _sides(
     matched: Matched, local: Mapping[str, str], coords: Mapping[str, Sequence[Any] | None]
 ) -> dict[str, Side]:
-    """Return each dimension's elements; those of deterministics alone in the order of others.
-
-    A deterministic without dims of its own has default labels. It goes with the local variables of
-    the same lengths, so it has their order.
-    """
+    """Return each dimension's elements; those of deterministics alone in the order of others."""
     free_dims = dict.fromkeys(local[name] for name in matched.local if name in local)
     sides: dict[str, Side] = {}
     for dim in (*free_dims, *(dim for dim in local.values() if dim not in free_dims)):

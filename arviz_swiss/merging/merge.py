@@ -15,17 +15,8 @@ from arviz_swiss.base.linalg import Spectrum
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
-from arviz_swiss.merging import pack, warn
+from arviz_swiss.merging import combine, pack, warn
 from arviz_swiss.merging.batches import Batch, opened
-from arviz_swiss.merging.combine import (
-    Draws,
-    make_draws,
-    move_batches,
-    pool_batches,
-    rescale,
-    rescaled_maps,
-    variance_factors,
-)
 from arviz_swiss.merging.diagnostics import LOOKS_INFLATED, MomentDiagnostics, diagnose_moments
 from arviz_swiss.merging.elements import element_coords
 from arviz_swiss.merging.join import join_groups
@@ -228,17 +219,18 @@ def merge(
         matched = match(kept, var_names, filter_vars, free_variables(model))
         check_holdable(matched, container)
         priors = find_priors(matched.batches, counts, prior)
-        factors = variance_factors(recipe, counts)
+        factors = combine.variance_factors(recipe, counts)
         flat = _flatten(matched, counts, transforms, model)
         summary = _summarise(flat, counts, priors, covariance)
         _warn(flat, counts, summary, covariance, recipe, model is not None, len(batches))
-        given = rescale(summary.moments, summary.pooled, summary.spectra, counts.weights, factors)
+        moments, pooled, spectra = summary.moments, summary.pooled, summary.spectra
+        given = combine.rescale(moments, pooled, spectra, counts.weights, factors)
         if recipe.makes == "maps":
-            maps = rescaled_maps(recipe.combine(given, **options), factors)
-            draws = move_batches(matched.batches, flat.frame, maps)
+            maps = combine.rescaled_maps(recipe.combine(given, **options), factors)
+            draws = combine.move_batches(matched.batches, flat.frame, maps)
         else:
-            combine = partial(recipe.combine, given, rng=rng, **options)
-            draws = make_draws(matched.batches, flat.frame, summary.moments, factors, combine)
+            make = partial(recipe.combine, given, rng=rng, **options)
+            draws = combine.make_draws(matched.batches, flat.frame, moments, factors, make)
         attrs: dict[str, Any] = {schema.METHOD: method, schema.KIND: counts.kind}
         if factors is not None:
             attrs[schema.RESCALED] = f"from {counts.kind} to {recipe.expects}"
@@ -274,7 +266,7 @@ def _summarise(
     if batches[0].group != schema.PRIOR:
         check_distinct(batches, moments, flat.frame.constrained)
     prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
-    pooled = pool_batches(moments, powers, prior)
+    pooled = combine.pool_batches(moments, powers, prior)
     spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
     diagnostics = diagnose_moments(
         moments, pooled, spectra, powers.likelihood, powers.stands_for, alone=prior is None
@@ -311,7 +303,7 @@ def _warn(
 
 
 def _pack(
-    flat: Flat, powers: Powers, summary: Summary, draws: Draws, attrs: dict[str, Any]
+    flat: Flat, powers: Powers, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
 ) -> Groups:
     """Return the groups of the merged object, local variables and data beside the draws."""
     (batches, *_), frame, local = flat.matched, flat.frame, flat.local

@@ -294,16 +294,14 @@ def _check_constants(batch: Batch, constant: np.ndarray, mean: np.ndarray, frame
     def named(places: np.ndarray) -> str:
         return brief(np.array(frame.layout.labels())[places].tolist(), MOST_NAMED)
 
-    if (stuck := np.flatnonzero(constant & ~expected)).size:
-        raise ValueError(
-            f"{batch}, variable {named(stuck)}: all draws are the same, but not in "
-            f"{frame.first}. The chains are stuck: sample this batch again or leave it out."
-        )
-    if (free := np.flatnonzero(~constant & expected)).size:
-        raise ValueError(
-            f"{frame.first}, variable {named(free)}: all draws are the same, but not in "
-            f"{batch}. The chains are stuck: sample that batch again or leave it out."
-        )
+    here, there = (batch, constant & ~expected), (frame.first, ~constant & expected)
+    for (stuck, places), (other, _) in ((here, there), (there, here)):
+        if places.any():
+            remedy = ", or leave it out with drop=" * (stuck.position != NO_BATCH)
+            raise ValueError(
+                f"{stuck}, variable {named(places)}: all draws are the same, but not in {other}. "
+                f"The chains are stuck: sample {stuck} again{remedy}."
+            )
     # in single precision, which some of the batches may have been stored in
     with np.errstate(over="ignore"):
         differs = mean.astype(np.float32) != frame.constants.astype(np.float32)

@@ -125,11 +125,7 @@ def _refuse_twice(first: Batch, second: Batch, why: str) -> NoReturn:
 
 
 def summarise_observed(datasets: Sequence[xr.Dataset | None]) -> xr.DataArray | None:
-    """Return count, mean and sd of the observed variables that all batches have.
-
-    They tell one batch's data from another's, and from all the data, whatever the order of the
-    rows. `datasets` are the batches' groups `observed_data`; None where nothing is in all of them.
-    """
+    """Return count, mean and sd of the observed variables that all batches have, if any."""
     present = [dataset for dataset in datasets if dataset is not None]
     if not present or len(present) < len(datasets):
         return None

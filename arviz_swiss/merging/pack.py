@@ -126,7 +126,6 @@ def pack_diagnostics(diagnostics: MomentDiagnostics, coords: Mapping[str, Any]) 
 
 
 def _described(dataset: xr.Dataset, group: str) -> xr.Dataset:
-    for name, variable in dataset.variables.items():
-        if name in schema.VARIABLES[group]:
-            variable.attrs["description"] = schema.VARIABLES[group][name]
+    for name in schema.VARIABLES[group].keys() & dataset.variables.keys():
+        dataset[name].attrs["description"] = schema.VARIABLES[group][name]
     return dataset

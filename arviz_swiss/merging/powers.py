@@ -13,9 +13,9 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.data import schema
-from arviz_swiss.data.messages import warn
+from arviz_swiss.data.messages import brief, warn
 from arviz_swiss.merging.batches import Batch, prior_batches
-from arviz_swiss.merging.labels import by_batch, describe, numbers_of, renumbered
+from arviz_swiss.merging.labels import by_batch, numbers_of, renumbered
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
@@ -23,9 +23,9 @@ KINDS = ("inflated", "fractionated", "full_prior")
 class Powers(NamedTuple):
     """Likelihood powers ``p_b`` and prior powers ``a_b`` of the batches, and their kind.
 
-    `kind_from` says where the kind was read: "argument", "attributes", "powers", or "guess".
-    `prior_share` is how many times the prior is to count, `stands_for` the number of rows that the
-    merged posterior stands for over those it has seen: both 1 unless batches were dropped.
+    `kind_from` is "argument", "attributes", "powers", or "guess". `prior_share` is how many times
+    the prior is to count, `stands_for` the rows that the merged posterior stands for over those it
+    has seen: both 1 unless batches were dropped.
     """
 
     likelihood: np.ndarray
@@ -160,7 +160,7 @@ def _what_is_there(batches: Sequence[Batch], share: float) -> str:
     numbers, named = numbers_of(labels), ""
     if numbers and max(numbers) < total:
         absent = [renumbered(labels, n) for n in range(total) if n not in numbers]
-        named = f" ({describe(absent)} not among them)"
+        named = f" ({brief(absent)} not among them)"
     return (
         f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "
         f"about {total}{named}."

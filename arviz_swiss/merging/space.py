@@ -69,11 +69,7 @@ class TransformSpace:
                 f"{', '.join(names)}."
             )
         resolved = {name: transforms.resolve(choice, name) for name, choice in choices.items()}
-        self.transforms = {
-            name: transform
-            for name, transform in resolved.items()
-            if transform is not transforms.IDENTITY
-        }
+        self.transforms = {n: t for n, t in resolved.items() if t is not transforms.IDENTITY}
 
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the draws in unconstrained space, not finite where outside the support."""
@@ -104,24 +100,18 @@ class TransformSpace:
         """Return the layout of unconstrained variables, of which `example` holds some draws."""
         variables: list[Variable] = []
         coords: dict[str, xr.DataArray] = {}
-        start = 0
         for variable in constrained.variables:
-            shape = example[variable.name].shape[2:]
-            self._check_undone(variable, example[variable.name])
-            dims = transforms.unconstrained_dims(
-                variable.dims, variable.shape, shape, self._of(variable.name)
-            )
-            variables.append(place(variable.name, dims, shape, start))
-            start = variables[-1].columns.stop
-            kept = {dim for dim in dims if dim in constrained.coords}
-            coords |= {
-                name: coord for name, coord in constrained.coords.items() if set(coord.dims) <= kept
-            }
-            coords |= {
-                dim: xr.DataArray(np.arange(length), dims=dim)
-                for dim, length in zip(dims, shape, strict=True)
-                if dim not in variable.dims
-            }
+            name, dims, shape = variable.name, variable.dims, example[variable.name].shape[2:]
+            self._check_undone(variable, example[name])
+            dims = transforms.unconstrained_dims(dims, variable.shape, shape, self._of(name))
+            start = variables[-1].columns.stop if variables else 0
+            variables.append(place(name, dims, shape, start))
+            known = constrained.coords
+            kept = {dim for dim in dims if dim in known}
+            coords |= {key: coord for key, coord in known.items() if set(coord.dims) <= kept}
+            for dim, length in zip(dims, shape, strict=True):
+                if dim not in variable.dims:
+                    coords[dim] = xr.DataArray(np.arange(length), dims=dim)
         return Layout(tuple(variables), coords)
 
     def _check_undone(self, variable: Variable, image: np.ndarray) -> None:

@@ -227,11 +227,7 @@ def _tell_divergent(batches: Sequence[Batch]) -> str:
 def advise_skewed(
     variables: Sequence[str], transformed: Collection[str], suggested: Mapping[str, str], kind: str
 ) -> str:
-    """Return what to do about variables that are strongly skewed where they are merged.
-
-    `transformed` are those merged on another scale than their own, `suggested` the transforms that
-    would help others.
-    """
+    """Return what to do about skewed variables, some merged on another scale than their own."""
     names = list(dict.fromkeys(variables))
     moved = [name for name in names if name in transformed]
     mended = [name for name in names if name not in moved and name in suggested]

@@ -13,11 +13,7 @@ from arviz_swiss.base.linalg import Spectrum
 
 
 class Given(NamedTuple):
-    """What a method gets: moments of the kind of sub-posterior it expects, and weights.
-
-    `spectra` are the batches' covariances seen from the pooled one; `weights` sum to one, and are
-    equal when all batches have the same power.
-    """
+    """What a method gets: moments of the kind it expects, spectra, and weights that sum to one."""
 
     moments: Sequence[Moments]
     pooled: Gaussian
@@ -43,11 +39,8 @@ class Method(NamedTuple):
     @property
     def options(self) -> list[str]:
         """Names of the method's own options."""
-        return [
-            name
-            for name, parameter in inspect.signature(self.combine).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        ]
+        parameters = inspect.signature(self.combine).parameters.values()
+        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 
 
 METHODS: dict[str, Method] = {}
