@@ -159,7 +159,7 @@ def embed(affine: AffineMap, free: np.ndarray, constants: np.ndarray) -> AffineM
 
 
 def invert(affine: AffineMap, units: np.ndarray) -> AffineMap:
-    """Return the map that undoes `affine`, solved for in units that make its entries of one size."""
+    """Return the map that undoes `affine`, solved in units that make its entries of one size."""
     scaled = affine.scale * (units / units[:, None])
     back = np.linalg.inv(scaled) * (units[:, None] / units)
     return AffineMap(back, affine.target, affine.source)

@@ -206,12 +206,10 @@ def _stats_of(batch: Batch, length: int) -> xr.Dataset | None:
     stats = batch.groups.get(schema.SAMPLE_STATS)
     if stats is None:
         return None
-    names = [
-        name
-        for name, array in stats.data_vars.items()
-        if set(array.dims) == set(SAMPLE_DIMS) and name not in MOVED_STATS
-    ]
-    stats = stats[names].transpose(*SAMPLE_DIMS, missing_dims="ignore")
+    by_draw = [n for n, array in stats.data_vars.items() if set(array.dims) == set(SAMPLE_DIMS)]
+    stats = stats[[name for name in by_draw if name not in MOVED_STATS]].transpose(
+        *SAMPLE_DIMS, missing_dims="ignore"
+    )
     wanted = batch.draws[list(SAMPLE_DIMS)].isel(draw=slice(length))
     if not set(SAMPLE_DIMS) <= set(stats.dims):
         return None

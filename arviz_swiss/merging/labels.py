@@ -69,11 +69,11 @@ def _by_key(
         keys = [str(position) for position in range(len(labels))]
     else:
         keys = list(labels)
-    unknown = [key for key in values if key not in keys]
     missing = [named(labels, position) for position, key in enumerate(keys) if key not in values]
-    if unknown or missing:
-        odd = [f"no {noun} for {brief(missing)}"] if missing else []
-        odd += [f"unknown batches {brief(unknown)}"] if unknown else []
+    odd = [f"no {noun} for {brief(missing)}"] if missing else []
+    if unknown := [key for key in values if key not in keys]:
+        odd.append(f"unknown batches {brief(unknown)}")
+    if odd:
         raise ValueError(
             f"{argument} has batches {brief(list(values), MOST_NAMED)}; {holder} has "
             f"{brief(labels, MOST_NAMED)}: {', '.join(odd)}."

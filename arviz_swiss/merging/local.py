@@ -107,11 +107,8 @@ def find_local_space(
         return LocalTransforms(choices)
     check_only_none(choices)
     first = matched.batches[0]
-    axes = {
-        name: own_dims(first, name).index(dim)
-        for name, dim in local.items()
-        if name in matched.local
-    }
+    free = {name: dim for name, dim in local.items() if name in matched.local}
+    axes = {name: own_dims(first, name).index(dim) for name, dim in free.items()}
     return batch_space(
         model,
         axes,

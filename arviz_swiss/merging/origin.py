@@ -108,11 +108,11 @@ def _digest(batch: Batch, layout: Layout) -> bytes:
     """Return a fingerprint of the draws, whatever their precision and the order of chains."""
     arrays = [np.asarray(array, np.float32) for array in load_arrays(batch, layout).values()]
     chains = []
-    for chain in range(len(arrays[0])):
+    for chain in zip(*arrays, strict=True):
         digest = hashlib.blake2b()
-        for array in arrays:
-            digest.update(f"{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array[chain]).data)
+        for values in chain:
+            digest.update(f"{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
         chains.append(digest.digest())
     return b"".join(sorted(chains))
 
