@@ -53,10 +53,8 @@ class Merged:
     def diagnostics(self) -> xr.Dataset:
         """What the batches' moments tell about the merge."""
         if schema.DIAGNOSTICS not in self.groups:
-            raise ValueError(
-                f"not a merged object: no group {schema.DIAGNOSTICS}, found "
-                f"{', '.join(self.groups)}. Pass {MERGED}."
-            )
+            lost = f"no group {schema.DIAGNOSTICS}, found {', '.join(self.groups)}"
+            raise ValueError(f"not a merged object: {lost}. Pass {MERGED}.")
         return self.groups[schema.DIAGNOSTICS]
 
     @property
