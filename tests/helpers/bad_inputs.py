@@ -161,7 +161,7 @@ AFTER = [
             "None": "densities",
             "3": "densities",
             "[]": "0 elements for 3 batches",
-            "[densities['north']]": "for 3 batches, ass one",
+            "[densities['north']]": "for 3 batches",
             "[densities['north']] * 3": "north, same",
             "{'north': densities['north']}": "south",
             "{**densities, 'west': densities['north']}": "west",
