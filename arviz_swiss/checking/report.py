@@ -174,6 +174,12 @@ def check_report(report: Any, merged: Merged) -> Report:
                 f"report= is of another merge: its labels along {dim} are {brief(others)}, those "
                 f"of merged {brief(labels)}. Pass report(merged), or leave it out."
             )
+    own, known = merged.diagnostics, report.statistics
+    if not all(name in known and known[name].equals(array) for name, array in own.items()):
+        raise ValueError(
+            "report= is of another merge of batches with these labels, or of this one before it "
+            "was refined. Pass report(merged), or leave it out."
+        )
     return report
 
 
@@ -249,7 +255,7 @@ def _unproven(merged: Merged) -> str:
     """Say what the batches cannot tell; nothing once a certificate does."""
     if merged.certificate is not None:
         return ""
-    if merged.refinement.is_settled:
+    if merged.refinement.is_settled and merged.is_moved:
         return "certify(merged, models) tells what refine left of the error."
     return NO_PROOF
 
