@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from arviz_swiss.data.messages import brief
 from arviz_swiss.plots import style
 
 FLOOR = "_floor"
@@ -90,6 +91,8 @@ def plot_compare_methods(
 def _wanted(table: pd.DataFrame, measures: str | Sequence[str] | None) -> list[str]:
     """Return the measures to draw; none if the table is one of distances between methods."""
     known = [name for name in table if f"{name}{FLOOR}" in table]
+    if not known and not set(map(str, table.index)) <= set(table):
+        raise ValueError(f"{TAKES}, got one with the columns {brief([str(c) for c in table])}.")
     if not known and measures is not None:
         raise ValueError(
             "the table holds one distance between methods, chosen by compare_methods(measure=...): "
