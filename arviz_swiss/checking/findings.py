@@ -35,6 +35,7 @@ LARGE_ERROR = 0.5
 FAR = 10.0
 # Flags of batches that differ from the others, which a certificate says more about.
 ODD = ("disagrees", "bimodal", "shape differs", "wide", "decides alone")
+CORRECT_IT = ', or merge with covariance="corrected"'
 HOLDS = (
     "nothing for the sake of this merge: the certificate says that its mean and sds are those of "
     "the full posterior. Without this batch they would not be."
@@ -166,6 +167,10 @@ def remove_error(merged: Merged) -> str:
     """Return how to remove the expected error."""
     if merged.refinement.undone:
         return "merge fewer, larger batches, since refine led away from the posterior."
+    if schema.DROPPED in merged.attrs:
+        return "merge fewer, larger batches, or all of them: refine needs all."
+    if merged.attrs.get(schema.LOCAL):
+        return "merge fewer, larger batches: refine cannot where they have variables of their own."
     return "refine(merged, models) removes it; so do fewer, larger batches."
 
 
@@ -198,7 +203,8 @@ def find_refine(evidence: Evidence) -> Iterator[Finding]:
             f"the first step of refine was {first:.3g} posterior sds long, far beyond the error of "
             "a merge: the densities are of other data than the draws, or in other units, or the "
             "batches did not converge.",
-            "compare the densities with the batches' draws, and certify the result.",
+            "compare the densities with the batches' draws"
+            f"{', and certify the result' if evidence.merged.is_moved else ''}.",
         )
 
 
@@ -216,8 +222,8 @@ def find_few_draws(evidence: Evidence) -> Iterator[Finding]:
             (),
             "the draws are few for so many parameters: by their covariances the merged sds are "
             f"{_too_small(merged, shrinkage)}.",
-            "draw more, leave deterministics out (var_names, or model=), or merge with "
-            'covariance="corrected".',
+            "draw more, or leave deterministics out (var_names, or model=)"
+            f"{'' if _is_too_few(evidence).any() else CORRECT_IT}.",
         )
 
 
@@ -225,6 +231,12 @@ def _too_small(merged: Merged, shrinkage: float) -> str:
     if merged.maps.attrs.get(schema.COVARIANCE_ESTIMATOR) == "shrunk":
         return f"up to about {100 * shrinkage:.0f}% too small, where parameters are correlated"
     return f"about {100 * shrinkage:.0f}% too small"
+
+
+def _is_too_few(evidence: Evidence) -> np.ndarray:
+    """Return which batches have too few draws to correct their precision."""
+    sizes, parameters = evidence.values("effective_size"), evidence.merged.parameters.size
+    return np.array([correction(size, parameters) is None for size in sizes])
 
 
 def _uncorrected(evidence: Evidence) -> np.ndarray:
@@ -237,8 +249,7 @@ def _uncorrected(evidence: Evidence) -> np.ndarray:
         return np.minimum(bias, MOST_SHRUNK)
     if estimator != "corrected":
         return np.zeros_like(bias)
-    sizes, parameters = evidence.values("effective_size"), maps.sizes["parameter"]
-    return np.where([correction(size, parameters) is None for size in sizes], bias, 0.0)
+    return np.where(_is_too_few(evidence), bias, 0.0)
 
 
 FINDERS: tuple[Finder, ...] = (
