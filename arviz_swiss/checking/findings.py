@@ -107,34 +107,26 @@ def find_kind(evidence: Evidence) -> Iterator[Finding]:
 def find_skewed(evidence: Evidence) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
     merged = evidence.merged
-    if not evidence.has_draws or len(merged.labels) == 1 or evidence.is_certified:
+    if len(merged.labels) == 1 or evidence.is_certified:
         return
     skewness = np.median(evidence.values("skewness"), axis=0)
     strong = np.abs(skewness) > SKEWED
-    if strong.any():
-        advice = _skew_advice(evidence, skewness, strong)
-        yield Finding(
-            "skewed",
-            (),
-            f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
-            f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
-            "merge is exact.",
-            f"{advise_skewed(merged.variables[strong].tolist(), advice)}.",
-        )
-
-
-def _skew_advice(evidence: Evidence, skewness: np.ndarray, strong: np.ndarray) -> SkewAdvice:
-    merged, variables = evidence.merged, evidence.merged.variables
-    least, greatest = evidence.values("least"), evidence.values("greatest")
-    ranges = {
-        name: (
-            float(least[:, variables == name].min()),
-            float(greatest[:, variables == name].max()),
-        )
-        for name in np.unique(variables[strong]).tolist()
-    }
+    if not strong.any():
+        return
+    variables, least, greatest = merged.variables, *map(evidence.values, ("least", "greatest"))
+    names = variables[strong].tolist()
+    own = {name: variables == name for name in names}
+    ranges = {name: (least[:, own[name]].min(), greatest[:, own[name]].max()) for name in names}
     suggested = suggest_transforms(variables[strong], skewness[strong], ranges)
-    return SkewAdvice(merged.transformed, suggested, merged.kind)
+    advice = SkewAdvice(merged.transformed, suggested, merged.kind)
+    yield Finding(
+        "skewed",
+        (),
+        f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
+        f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
+        "merge is exact.",
+        f"{advise_skewed(names, advice)}.",
+    )
 
 
 def find_expected_error(evidence: Evidence) -> Iterator[Finding]:
@@ -210,46 +202,31 @@ def find_refine(evidence: Evidence) -> Iterator[Finding]:
 
 def find_few_draws(evidence: Evidence) -> Iterator[Finding]:
     """Find merged sds that few draws made too small."""
-    merged = evidence.merged
-    if merged.refinement.is_refined or evidence.is_certified:
+    merged, maps = evidence.merged, evidence.merged.maps
+    if merged.refinement.is_refined or evidence.is_certified or evidence.is_broken.all():
         return
-    weights = np.where(evidence.is_broken, 0.0, 1.0 / merged.maps["power"].values)
-    bias = _uncorrected(evidence)
-    shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
+    bias, sizes = evidence.values("precision_bias"), evidence.values("effective_size")
+    is_too_few = np.array([correction(size, maps.sizes["parameter"]) is None for size in sizes])
+    estimator = maps.attrs.get(schema.COVARIANCE_ESTIMATOR, "sample")
+    left = {
+        "sample": bias,
+        "shrunk": np.minimum(bias, MOST_SHRUNK),
+        "corrected": np.where(is_too_few, bias, 0.0),
+    }
+    weights = np.where(evidence.is_broken, 0.0, 1.0 / maps["power"].values)
+    shrinkage = np.average(left.get(estimator, np.zeros_like(bias)), weights=weights)
     if shrinkage > SHRINKAGE:
+        size = f"about {shrinkage:.0%} too small"
+        if estimator == "shrunk":
+            size = f"up to {size}, where parameters are correlated"
         yield Finding(
             "few draws",
             (),
             "the draws are few for so many parameters: by their covariances the merged sds are "
-            f"{_too_small(merged, shrinkage)}.",
+            f"{size}.",
             "draw more, or leave deterministics out (var_names, or model=)"
-            f"{'' if _is_too_few(evidence).any() else CORRECT_IT}.",
+            f"{'' if is_too_few.any() else CORRECT_IT}.",
         )
-
-
-def _too_small(merged: Merged, shrinkage: float) -> str:
-    if merged.maps.attrs.get(schema.COVARIANCE_ESTIMATOR) == "shrunk":
-        return f"up to about {100 * shrinkage:.0f}% too small, where parameters are correlated"
-    return f"about {100 * shrinkage:.0f}% too small"
-
-
-def _is_too_few(evidence: Evidence) -> np.ndarray:
-    """Return which batches have too few draws to correct their precision."""
-    sizes, parameters = evidence.values("effective_size"), evidence.merged.parameters.size
-    return np.array([correction(size, parameters) is None for size in sizes])
-
-
-def _uncorrected(evidence: Evidence) -> np.ndarray:
-    """Return the batches' shares by which sds are too small, zero where that was corrected for."""
-    maps, bias = evidence.merged.maps, evidence.values("precision_bias")
-    estimator = maps.attrs.get(schema.COVARIANCE_ESTIMATOR, "sample")
-    if estimator == "sample":
-        return bias
-    if estimator == "shrunk":
-        return np.minimum(bias, MOST_SHRUNK)
-    if estimator != "corrected":
-        return np.zeros_like(bias)
-    return np.where(_is_too_few(evidence), bias, 0.0)
 
 
 FINDERS: tuple[Finder, ...] = (
