@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
+from arviz_swiss.base.heterogeneity import DISAGREE_ALL, name_disagreeing
 from arviz_swiss.checking.evidence import Evidence, Finder, Finding
 from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data.messages import brief
@@ -26,10 +26,7 @@ def worst_first(badness: np.ndarray, beyond: float) -> list[int]:
 def bad_batches(
     evidence: Evidence, badness: np.ndarray, beyond: float
 ) -> Iterator[tuple[str, str, tuple[int, int]]]:
-    """Give the batches that are beyond a limit in some parameter, the worst first.
-
-    Each with its worst parameter, and where both stand in `badness`. Broken batches are left out.
-    """
+    """Give the unbroken batches beyond a limit: label, worst parameter, where both stand."""
     ignored = np.isnan(badness) | evidence.is_broken[:, None]
     badness = np.where(ignored, -np.inf, badness)
     for position in worst_first(badness.max(axis=1), beyond):
@@ -38,13 +35,10 @@ def bad_batches(
 
 
 def or_drop(merged: Merged, label: str) -> str:
-    """Return how to leave a batch out, as the end of a remedy; nothing once there is a certificate.
-
-    That one is about all batches, and tells whether any of them does harm.
-    """
-    if merged.certificate is not None:
-        return ""
-    return f', or leave it out: merge(..., drop=["{label}"])'
+    """Return how to leave a batch out, as the end of a remedy."""
+    # A certificate tells whether any batch does harm.
+    is_certain = merged.certificate is not None
+    return "" if is_certain else f', or leave it out: merge(..., drop=["{label}"])'
 
 
 def find_stuck(evidence: Evidence) -> Iterator[Finding]:
@@ -105,11 +99,8 @@ def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
     disagreement = name_disagreeing(merged.batch_moments, merged.sampled_powers, broken)
     yield from (_disagrees(merged, position) for position in disagreement.named)
     least = min(disagreement.rest_pvalue, float(disagreement.parameter_pvalue.min()))
-    if disagreement.worst or least < DISAGREE_ALL:
-        yield _disagree_as_a_whole(merged, disagreement, least)
-
-
-def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: float) -> Finding:
+    if not disagreement.worst and least >= DISAGREE_ALL:
+        return
     pvalues = disagreement.parameter_pvalue
     worst = np.argsort(pvalues)[: int((pvalues < 0.01).sum())]
     where = f", most in {brief(merged.parameters[worst].tolist())}" if worst.size else ""
@@ -119,7 +110,7 @@ def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: floa
     if disagreement.worst:
         furthest = brief([merged.labels[position] for position in disagreement.worst])
         signs.append(f"many batches are off, furthest {furthest}")
-    return Finding(
+    yield Finding(
         "disagree",
         (),
         f"the batches disagree as a whole{where} ({'; '.join(signs)}). Sorted data, drift, or a "

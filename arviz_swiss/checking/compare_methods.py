@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from arviz_swiss.checking.discrepancy import MEASURES, discrepancy
 from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods import METHODS, find
-
-Measured = Callable[[Any, Any], xr.Dataset]
 
 
 def compare_methods(
@@ -148,7 +145,7 @@ def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[s
     return fractionated, {"kind": "fractionated", "powers": None}
 
 
-def _between(merged: Mapping[str, Any], measure: str, measured: Measured) -> pd.DataFrame:
+def _between(merged: Mapping[str, Any], measure: str, measured: Callable) -> pd.DataFrame:
     names = list(merged)
     table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
     for position, name in enumerate(names):

@@ -37,10 +37,7 @@ ROUNDINGS = 32
 
 
 class Sample(NamedTuple):
-    """One of the two posteriors: its name for errors, and its (chain, draw, parameter) draws.
-
-    `resolution` is the relative rounding error of each parameter's draws.
-    """
+    """One of the two posteriors; `resolution` is the relative rounding error by parameter."""
 
     name: str
     draws: xr.DataArray
@@ -210,14 +207,11 @@ def _inverse_size(sample: Sample, series: Callable) -> np.ndarray:
 
 
 def _rate(series: np.ndarray) -> float:
-    """Return the effective size of a draw, within chains.
-
-    Chains are centred first: that they differ is what is measured here, not sampling noise.
-    """
+    """Return the effective size of a draw, within chains."""
     if series.shape[1] < 4:
         return 1.0
-    centred = series - series.mean(axis=1, keepdims=True)
-    effective = effective_size(centred)
+    # That chains differ is what is measured here, not sampling noise.
+    effective = effective_size(series - series.mean(axis=1, keepdims=True))
     return effective / series.size if np.isfinite(effective) else 1.0
 
 

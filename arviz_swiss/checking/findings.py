@@ -43,17 +43,13 @@ HOLDS = (
 
 
 def find_all(merged: Merged, statistics: xr.Dataset) -> list[Finding]:
-    """Return all findings about a merged object.
-
-    A certificate compares the merge with the full posterior itself, which says more than any
-    comparison of batches: what it says comes first, and before anything about single batches. Of
-    batches that are worthless nothing more is said than that.
-    """
+    """Return all findings about a merged object; of worthless batches nothing but that."""
     evidence = Evidence(merged, statistics)
     worthless = [finding for finder in FIND_BROKEN for finding in finder(evidence)]
     evidence = Evidence(merged, statistics, frozenset(named_batches(worthless)))
     others = [finding for finder in FINDERS for finding in finder(evidence)]
     told = (_after_certificate(finding, merged) for finding in worthless + others)
+    # It compares with the full posterior, which says more than any comparison of batches.
     return [*find_uncertified(evidence), *told]
 
 
@@ -64,9 +60,8 @@ def _after_certificate(finding: Finding, merged: Merged) -> Finding:
         return finding
     if certificate.is_certified:
         return finding._replace(remedy=HOLDS)
-    remedy = certificate.verdict.remedy
-    first = f"first what the certificate asks for: {remedy}. Drop no batch before."
-    return finding._replace(remedy=first)
+    first = f"first what the certificate asks for: {certificate.verdict.remedy}"
+    return finding._replace(remedy=f"{first}. Drop no batch before.")
 
 
 def named_batches(findings: Sequence[Finding]) -> list[str]:

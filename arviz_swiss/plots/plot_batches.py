@@ -12,7 +12,7 @@ from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.data.selection import selected
-from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.merging.subposteriors import subposteriors
 from arviz_swiss.plots import style
 
@@ -95,10 +95,14 @@ def plot_batches(
     is_in_space = opened.attrs.get(schema.SPACE) == "model" and model is None
     transformed = opened.transformed if is_in_space else []
     if is_in_space:
-        draws, batches = opened.select(var_names, filter_vars, coords), _unmoved(opened)
+        draws = opened.select(var_names, filter_vars, coords)
+        present = draws["batch"].values.astype(str)
+        kept = [at for at, label in enumerate(opened.labels) if label in present]
+        batches = [opened.images_before(position) for position in kept]
     else:
         draws = selected(opened.draws[opened.names], var_names, filter_vars, coords)
-        batches = _on_own_scale(merged, group, transforms, model)
+        undone = subposteriors(merged, group=group, transforms=transforms, model=model)
+        batches = [containers.read(batch, group).groups[group] for batch in undone.values()]
     series = _series(draws, batches)
     if reference is not None:
         series["reference"] = [_reference(draws, reference, group, transformed)]
@@ -126,22 +130,6 @@ def plot_batches(
         handles = [Line2D([], [], label=name, **LINES[name]) for name in series]
         style.legend_above(axes[0, 0].figure, handles)
     return axes
-
-
-def _unmoved(merged: Merged) -> list[xr.Dataset]:
-    """Return the batches before their maps, in the space of the merge."""
-    present = set(merged.draws["batch"].values.astype(str))
-    return [
-        merged.images_before(position)
-        for position, label in enumerate(merged.labels)
-        if label in present
-    ]
-
-
-def _on_own_scale(merged: Any, group: str, transforms: Any, model: Any) -> list[xr.Dataset]:
-    """Return the batches before their maps, on the variables' own scale."""
-    batches = subposteriors(merged, group=group, transforms=transforms, model=model)
-    return [containers.read(batch, group).groups[group] for batch in batches.values()]
 
 
 def _series(draws: xr.Dataset, batches: Sequence[xr.Dataset]) -> dict[str, list[np.ndarray]]:

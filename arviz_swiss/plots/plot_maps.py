@@ -135,7 +135,7 @@ def _ellipse(mean: np.ndarray, covariance: np.ndarray, radius: float) -> np.ndar
 def _draw_batches(
     axes: np.ndarray, clouds: Sequence[Sequence[Cloud]], labels: Sequence[str], radius: float
 ) -> None:
-    few = _are_few(labels)
+    few = len(labels) <= len(style.CYCLE)
     colours = style.CYCLE[: len(labels)] if few else [style.BLUE] * len(labels)
     width, alpha = (1.4, 1.0) if few else (0.8, style.faintness(len(labels)))
     for (*stages, unscaled), label, colour in zip(clouds, labels, colours, strict=True):
@@ -148,14 +148,9 @@ def _draw_batches(
         axes[1].plot(*outline, linewidth=width / 2, linestyle="--", **line)
 
 
-def _are_few(batches: Sequence[str]) -> bool:
-    """Tell whether each batch has a colour, and a line in the legend, of its own."""
-    return len(batches) <= len(style.CYCLE)
-
-
 def _legend(axes: np.ndarray, batches: Sequence[str]) -> None:
     handles, names = axes[0].get_legend_handles_labels()
-    if not _are_few(batches):
+    if len(batches) > len(style.CYCLE):
         handles, names = [handles[0], handles[-1]], [f"{len(batches)} batches", names[-1]]
     for handle in style.legend_above(axes[0].figure, handles, names).legend_handles:
         handle.set_alpha(1.0)

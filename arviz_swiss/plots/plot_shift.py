@@ -89,6 +89,7 @@ def plot_shift(
     labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free]
     count = style.limit_panels(labels[positions])
     batches, doubted = opened.labels, _doubted(opened, report)
+    ticks = style.some_ticks(len(batches), doubted)
     height = float(np.clip(0.2 * len(batches), 1.5, 8.0))
     axes, is_new = style.make_axes(count, axes, figsize, panel=(2.6, height + 0.6), sharey=True)
     for ax, position in zip(axes, positions, strict=False):
@@ -96,7 +97,10 @@ def plot_shift(
         style.set_title(ax, labels[position])
         ax.spines[["left", "top", "right"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    _label_batches(axes, batches, doubted)
+        ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
+        ax.set_ylim(len(batches) - 0.5, -0.5)
+        for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
+            text.set_color(style.VERMILLION if tick in doubted else style.BLACK)
     if is_new:
         style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
@@ -135,13 +139,3 @@ def _draw(ax: Any, merged: Merged, at: int, width: float, doubted: Sequence[int]
             mean, half, row = means[is_marked], halves[is_marked], rows[is_marked]
             ax.hlines(row, mean - half, mean + half, color=colour, linewidth=thick)
             ax.plot(mean, row, marker, color=colour, markersize=markersize, label=label)
-
-
-def _label_batches(axes: np.ndarray, batches: list[str], doubted: Sequence[int]) -> None:
-    """Label the batches: all where there is room, else some, and first of all those in doubt."""
-    ticks = style.some_ticks(len(batches), doubted)
-    for ax in axes:
-        ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
-        ax.set_ylim(len(batches) - 0.5, -0.5)
-        for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
-            text.set_color(style.VERMILLION if tick in doubted else style.BLACK)
