@@ -102,7 +102,7 @@ def find_kind(evidence: Evidence) -> Iterator[Finding]:
 def find_skewed(evidence: Evidence) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
     merged = evidence.merged
-    if len(merged.labels) == 1 or evidence.is_certified:
+    if len(merged.labels) == 1 or merged.refinement.is_settled or evidence.is_certified:
         return
     skewness = np.median(evidence.values("skewness"), axis=0)
     strong = np.abs(skewness) > SKEWED

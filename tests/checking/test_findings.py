@@ -74,6 +74,7 @@ CASES = {
         [
             lambda sound: with_statistic(sound, "skewness", -0.99),
             lambda sound: certified(with_statistic(sound, "skewness", -1.01)),
+            lambda sound: refined(with_statistic(sound, "skewness", -1.01), 0.1),
             lambda sound: replace(sound, statistics=sound.merged.diagnostics),
         ],
     ),
