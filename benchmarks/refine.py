@@ -290,13 +290,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=["accuracy", "points", "cost"])
     parser.add_argument("--folder", default=os.environ.get("REFERENCE_POSTERIORS"))
-    chosen = parser.parse_args()
-    if "reference" in chosen.parts and not chosen.folder:
+    arguments = parser.parse_args()
+    parts = {"accuracy": accuracy, "points": points, "cost": cost}
+    parts["reference"] = lambda: reference(arguments.folder)
+    if unknown := set(arguments.parts) - set(parts):
+        parser.error(f"no part {', '.join(unknown)}. There are {', '.join(parts)}.")
+    if "reference" in arguments.parts and not arguments.folder:
         parser.error("the part reference needs --folder or the variable REFERENCE_POSTERIORS")
     warnings.simplefilter("ignore", az_swiss.MergeWarning)
     started = time.time()
-    parts = {"accuracy": accuracy, "points": points, "cost": cost}
-    parts["reference"] = lambda: reference(chosen.folder)
-    for part in chosen.parts:
+    for part in arguments.parts:
         parts[part]()
     print(f"{time.time() - started:.0f} s")

@@ -1,7 +1,12 @@
 """The README's example runs as it stands, links lead somewhere, and figures are what is printed."""
 
+import ast
+import contextlib
 import importlib.util
+import inspect
+import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -9,9 +14,18 @@ from pathlib import Path
 
 import pytest
 
+import arviz_swiss
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md"]
 PAGES += [ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+DOTTED = r"(az|arviz)_swiss(\.\w+)+"
+# What functions hand on: to a method, to a sampler, to merge.
+OPTIONS = {
+    "merge": {"bandwidth"},
+    "sample_batches": {"draws", "tune", "chains", "target_accept", "nuts_sampler"},
+    "compare_methods": set(inspect.signature(arviz_swiss.merge).parameters),
+}
 
 
 def python_blocks(page):
@@ -74,6 +88,78 @@ def test_brackets_of_formulas_are_whole(page):
         sizes = re.findall(r"\\([bB]igg?|left|right)([lr]?)[()]", formula)
         opened = sum(name == "left" or side == "l" for name, side in sizes)
         assert 2 * opened == len(sizes), formula
+
+
+def spoken():
+    """Give what pages, notebooks and scripts say in Python, with where they say it."""
+    for page in PAGES:
+        text = page.read_text()
+        quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+        yield from ((page, source) for source in [*python_blocks(page), *quoted])
+    for path in ROOT.glob("notebooks/**/*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                yield path, re.sub(r"^[%!].*", "", "".join(cell["source"]), flags=re.MULTILINE)
+    for folder in ("benchmarks", "docs", "notebooks"):
+        yield from ((path, path.read_text()) for path in ROOT.glob(f"{folder}/**/*.py"))
+
+
+def parsed():
+    """Give the nodes of all that is Python in it."""
+    for path, source in spoken():
+        with contextlib.suppress(SyntaxError):
+            yield from ((path, node) for node in ast.walk(ast.parse(source)))
+
+
+def find_public(dotted):
+    """Return what a dotted name of the package stands for; None if it stands for nothing."""
+    if not re.fullmatch(DOTTED, dotted):
+        return getattr(arviz_swiss, dotted) if dotted in arviz_swiss.__all__ else None
+    try:
+        return pkgutil.resolve_name(f"arviz_swiss.{dotted.partition('.')[2]}")
+    except (ImportError, AttributeError):
+        return None
+
+
+def test_names_that_are_spoken_of_are_there():
+    names = {
+        (path, ast.unparse(node))
+        for path, node in parsed()
+        if isinstance(node, ast.Attribute) and re.fullmatch(DOTTED, ast.unparse(node))
+    }
+    names |= {
+        (path, f"{node.module}.{alias.name}")
+        for path, node in parsed()
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("arviz_swiss")
+        for alias in node.names
+    }
+    assert len(names) > 100
+    assert [(str(path), name) for path, name in names if find_public(name) is None] == []
+
+
+def test_arguments_that_are_spoken_of_are_there():
+    checked, unknown = 0, []
+    for path, node in parsed():
+        function = find_public(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
+        if not inspect.isfunction(function):
+            continue
+        known = set(inspect.signature(function).parameters) | OPTIONS.get(function.__name__, set())
+        names = {keyword.arg for keyword in node.keywords if keyword.arg}
+        checked += len(names)
+        unknown += [(str(path), function.__name__, name) for name in names - known]
+    assert checked > 150
+    assert unknown == []
+
+
+def test_files_and_targets_that_are_spoken_of_are_there():
+    text = "\n".join(page.read_text() for page in [*PAGES, ROOT / "CONTRIBUTING.md"])
+    folders = [ROOT, ROOT / "arviz_swiss", ROOT / "tests" / "checking"]
+    files = set(re.findall(r"[\w/]+/\w+\.py\b", text))
+    assert len(files) > 30
+    assert [name for name in files if not any((at / name).exists() for at in folders)] == []
+    targets = set(re.findall(r"(?:`|^)make ([a-z-]+)", text, flags=re.MULTILINE))
+    phony = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert targets and targets <= set(phony.group(1).split())
 
 
 def contributing_rows(heading):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from arviz_swiss.base.heterogeneity import DISAGREE_ALL, Disagreement, name_disagreeing
+from arviz_swiss.base.heterogeneity import DISAGREE_ALL, name_disagreeing
 from arviz_swiss.checking.evidence import Evidence, Finder, Finding
 from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
 from arviz_swiss.data.messages import brief
@@ -23,72 +23,64 @@ def worst_first(badness: np.ndarray, beyond: float) -> list[int]:
     return order[badness[order] > beyond].tolist()
 
 
-def or_drop(merged: Merged, label: str) -> str:
-    """Return how to leave a batch out, as the end of a remedy; nothing once there is a certificate.
+def bad_batches(
+    evidence: Evidence, badness: np.ndarray, beyond: float
+) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Give the unbroken batches beyond a limit: label, worst parameter, where both stand."""
+    ignored = np.isnan(badness) | evidence.is_broken[:, None]
+    badness = np.where(ignored, -np.inf, badness)
+    for position in worst_first(badness.max(axis=1), beyond):
+        at = int(np.argmax(badness[position]))
+        yield evidence.merged.labels[position], evidence.merged.parameters[at], (position, at)
 
-    That one is about all batches, and tells whether any of them does harm.
-    """
-    if merged.certificate is not None:
-        return ""
-    return f', or leave it out: merge(..., drop=["{label}"])'
+
+def or_drop(merged: Merged, label: str) -> str:
+    """Return how to leave a batch out, as the end of a remedy."""
+    # A certificate tells whether any batch does harm.
+    is_certain = merged.certificate is not None
+    return "" if is_certain else f', or leave it out: merge(..., drop=["{label}"])'
 
 
 def find_stuck(evidence: Evidence) -> Iterator[Finding]:
     """Find batches whose variance is next to nothing beside the others'."""
-    merged = evidence.merged
-    width = widths(merged.maps)
-    for position in worst_first(-width.min(axis=1), -STUCK):
-        label = merged.labels[position]
-        where = merged.parameters[width[position] < STUCK]
+    merged, width = evidence.merged, widths(evidence.merged.maps)
+    for label, _, at in bad_batches(evidence, -width, -STUCK):
         yield Finding(
             "stuck",
             (label,),
-            f"{label} is stuck: in {brief(where)} its sd is {width[position].min():.1g} of the "
-            "median batch's, and the merge takes it for certain knowledge.",
+            f"{label} is stuck: in {brief(merged.parameters[width[at[0]] < STUCK])} its sd is "
+            f"{width[at]:.1g} of the median batch's, and the merge takes it for certain knowledge.",
             f"sample this batch again{or_drop(merged, label)}.",
         )
 
 
 def find_unconverged(evidence: Evidence) -> Iterator[Finding]:
     """Find batches whose chains differ from each other."""
-    merged = evidence.merged
-    if not evidence.has_draws:
-        return
-    rhat = np.nan_to_num(evidence.values("rhat"))
-    for position in worst_first(rhat.max(axis=1), RHAT):
-        label, at = merged.labels[position], int(np.argmax(rhat[position]))
+    rhat = evidence.values("rhat")
+    for label, parameter, at in bad_batches(evidence, rhat, RHAT):
         yield Finding(
             "did not converge",
             (label,),
-            f"{label} did not converge: R-hat is {rhat[position, at]:.2f} in "
-            f"{merged.parameters[at]}.",
+            f"{label} did not converge: R-hat is {rhat[at]:.2f} in {parameter}.",
             "sample this batch again, longer or with another parametrisation"
-            f"{or_drop(merged, label)}.",
+            f"{or_drop(evidence.merged, label)}.",
         )
 
 
 def find_few_effective(evidence: Evidence) -> Iterator[Finding]:
     """Find batches with few effective draws."""
-    if not evidence.has_draws:
-        return
-    merged = evidence.merged
     least = np.fmin(evidence.values("ess_bulk"), evidence.values("ess_tail"))
-    least = np.where(np.isnan(least) | evidence.is_broken[:, None], np.inf, least)
-    for position in worst_first(-least.min(axis=1), -FEW_EFFECTIVE):
-        label, at = merged.labels[position], int(np.argmin(least[position]))
+    for label, parameter, at in bad_batches(evidence, -least, -FEW_EFFECTIVE):
         yield Finding(
             "few effective draws",
             (label,),
-            f"{label} has only {least[position, at]:.0f} effective draws of "
-            f"{merged.parameters[at]}.",
+            f"{label} has only {least[at]:.0f} effective draws of {parameter}.",
             f"draw at least {FEW_EFFECTIVE} effective draws of every parameter in this batch.",
         )
 
 
 def find_divergences(evidence: Evidence) -> Iterator[Finding]:
     """Find batches with divergent transitions, all in one."""
-    if "divergences" not in evidence.statistics:
-        return
     labels, counts = evidence.merged.labels, evidence.values("divergences")
     if worst := worst_first(counts, 0):
         listed = brief([f"{labels[position]} ({int(counts[position])})" for position in worst])
@@ -105,14 +97,10 @@ def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
     merged = evidence.merged
     broken = set(np.flatnonzero(evidence.is_broken).tolist())
     disagreement = name_disagreeing(merged.batch_moments, merged.sampled_powers, broken)
-    for position in disagreement.named:
-        yield _disagrees(merged, position)
+    yield from (_disagrees(merged, position) for position in disagreement.named)
     least = min(disagreement.rest_pvalue, float(disagreement.parameter_pvalue.min()))
-    if disagreement.worst or least < DISAGREE_ALL:
-        yield _disagree_as_a_whole(merged, disagreement, least)
-
-
-def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: float) -> Finding:
+    if not disagreement.worst and least >= DISAGREE_ALL:
+        return
     pvalues = disagreement.parameter_pvalue
     worst = np.argsort(pvalues)[: int((pvalues < 0.01).sum())]
     where = f", most in {brief(merged.parameters[worst].tolist())}" if worst.size else ""
@@ -122,7 +110,7 @@ def _disagree_as_a_whole(merged: Merged, disagreement: Disagreement, least: floa
     if disagreement.worst:
         furthest = brief([merged.labels[position] for position in disagreement.worst])
         signs.append(f"many batches are off, furthest {furthest}")
-    return Finding(
+    yield Finding(
         "disagree",
         (),
         f"the batches disagree as a whole{where} ({'; '.join(signs)}). Sorted data, drift, or a "
@@ -152,14 +140,11 @@ def _disagrees(merged: Merged, position: int) -> Finding:
 
 def find_bimodal(evidence: Evidence) -> Iterator[Finding]:
     """Find batches with two modes; where most have them, the posterior itself does."""
-    if not evidence.has_draws:
-        return
     merged, valley = evidence.merged, evidence.values("valley")
     deep = (valley > VALLEY) & ~evidence.is_broken[:, None]
     common = 2 * deep.sum(axis=0) > len(deep)
-    own = deep & ~common
-    for position in worst_first(np.where(own, valley, 0.0).max(axis=1), VALLEY):
-        label, where = merged.labels[position], merged.parameters[own[position]]
+    for label, _, at in bad_batches(evidence, np.where(common, 0.0, valley), VALLEY):
+        where = merged.parameters[deep[at[0]] & ~common]
         yield Finding(
             "bimodal",
             (label,),
@@ -179,34 +164,26 @@ def find_bimodal(evidence: Evidence) -> Iterator[Finding]:
 
 def find_wide(evidence: Evidence) -> Iterator[Finding]:
     """Find batches that know much less than the others."""
-    merged = evidence.merged
-    width = np.where(evidence.is_broken[:, None], 0.0, widths(merged.maps))
-    for position in worst_first(width.max(axis=1), WIDE):
-        label, at = merged.labels[position], int(np.argmax(width[position]))
+    width = widths(evidence.merged.maps)
+    for label, parameter, at in bad_batches(evidence, width, WIDE):
         yield Finding(
             "wide",
             (label,),
-            f"{label} is {width[position, at]:.3g} times as wide as the median batch in "
-            f"{merged.parameters[at]}: it holds little about it, or its chains wandered off.",
+            f"{label} is {width[at]:.3g} times as wide as the median batch in {parameter}: it "
+            "holds little about it, or its chains wandered off.",
             "stratify the split so that every batch has such rows, or use fewer, larger batches.",
         )
 
 
 def find_shape(evidence: Evidence) -> Iterator[Finding]:
     """Find batches whose mapped marginals have another shape than the others'."""
-    if not evidence.has_draws:
-        return
-    merged = evidence.merged
     shape, noise = evidence.values("shape"), evidence.values("shape_noise")
-    beyond = np.where(evidence.is_broken[:, None], 0.0, np.nan_to_num(shape - 2 * noise))
-    for position in worst_first(beyond.max(axis=1), SHAPE):
-        label, at = merged.labels[position], int(np.argmax(beyond[position]))
+    for label, parameter, at in bad_batches(evidence, shape - 2 * noise, SHAPE):
         yield Finding(
             "shape differs",
             (label,),
-            f"{label} differs in shape from the other batches, most in {merged.parameters[at]}: "
-            f"{shape[position, at]:.2f} of its mass lies elsewhere ({noise[position, at]:.2f} by "
-            "chance).",
+            f"{label} differs in shape from the other batches, most in {parameter}: "
+            f"{shape[at]:.2f} of its mass lies elsewhere ({noise[at]:.2f} by chance).",
             "look at plot_batches(merged); use larger batches, or a transform that makes the "
             "sub-posteriors closer to Gaussian.",
         )
@@ -217,17 +194,15 @@ def find_alone(evidence: Evidence) -> Iterator[Finding]:
 
     The share of batch b in the precision along an eigenvector of ``L' V_b L`` is ``1 / (p_b w)``.
     """
-    merged = evidence.merged
-    if len(merged.labels) == 1:
+    if len(evidence.merged.labels) == 1:
         return
-    shares = evidence.values("eigenvalue_max") ** 2 / merged.maps["power"].values
-    for position in worst_first(np.where(evidence.is_broken, 0.0, shares), ALONE):
-        label, share = merged.labels[position], min(shares[position], 1.0)
+    shares = evidence.values("eigenvalue_max") ** 2 / evidence.merged.maps["power"].values
+    for label, _, at in bad_batches(evidence, shares[:, None], ALONE):
         yield Finding(
             "decides alone",
             (label,),
             f"{label} decides some direction of the merged posterior nearly alone "
-            f"({100 * share:.0f}% of its precision): no other batch can check it.",
+            f"({min(shares[at[0]], 1.0):.0%} of its precision): no other batch can check it.",
             "shuffle the rows before splitting, or stratify the split so that every batch has rows "
             "about every parameter.",
         )

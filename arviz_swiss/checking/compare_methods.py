@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from arviz_swiss.checking.discrepancy import MEASURES, discrepancy
 from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods import METHODS, find
-
-Measured = Callable[[Any, Any], xr.Dataset]
 
 
 def compare_methods(
@@ -87,7 +84,8 @@ def compare_methods(
     True
     """
     options_of = _options_by_method(methods)
-    idatas, fractionated = _kept(idatas), _kept(fractionated)
+    # Every method goes through the batches.
+    sets = [list(x) if isinstance(x, Iterator) else x for x in (idatas, fractionated)]
     if measure not in MEASURES:
         raise ValueError(f"unknown measure {measure!r}. Valid ones are {', '.join(MEASURES)}.")
     select = {"var_names": var_names, "filter_vars": filter_vars, "group": group}
@@ -95,7 +93,7 @@ def compare_methods(
     containers.native_container()  # the first merge shall not pay for importing ArviZ
     with _each_warning_once():
         for name, options in options_of.items():
-            batches, known = _batches_for(name, idatas, fractionated)
+            batches, known = _batches_for(name, *sets)
             arguments = {**select, **merge_options, **known, **options}
             start = time.perf_counter()
             try:
@@ -107,22 +105,20 @@ def compare_methods(
                 failed[name] = str(error)
                 continue
             seconds[name] = time.perf_counter() - start
-        _warn_failed(failed)
+        if failed:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=2)
     measured = partial(discrepancy, group=group, coords=coords)
     if reference is None:
-        return _between(merged, seconds, measure, measured)
-    return _against(merged, seconds, reference, measured)
-
-
-def _warn_failed(failed: Mapping[str, str]) -> None:
-    if failed:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=3)
-
-
-def _kept(idatas: Any) -> Any:
-    """Return the batches such that every method can go through them."""
-    return list(idatas) if isinstance(idatas, Iterator) else idatas
+        return _between(merged, measure, measured).assign(seconds=pd.Series(seconds))
+    distances = {name: measured(posterior, reference) for name, posterior in merged.items()}
+    columns: dict[str, Any] = {
+        column: {name: float(distance[column]) for name, distance in distances.items()}
+        for column in (*MEASURES, *(f"{name}_floor" for name in MEASURES))
+    }
+    table = pd.DataFrame(columns).rename_axis("method")
+    table.insert(len(MEASURES), "seconds", pd.Series(seconds))
+    return table
 
 
 def _options_by_method(methods: Any) -> dict[str, Mapping[str, Any]]:
@@ -149,21 +145,7 @@ def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[s
     return fractionated, {"kind": "fractionated", "powers": None}
 
 
-def _against(
-    merged: Mapping[str, Any], seconds: Mapping[str, float], reference: Any, measured: Measured
-) -> pd.DataFrame:
-    rows = {}
-    for name, posterior in merged.items():
-        result = measured(posterior, reference)
-        rows[name] = {measure: float(result[measure]) for measure in MEASURES}
-        rows[name]["seconds"] = seconds[name]
-        rows[name] |= {f"{m}_floor": float(result[f"{m}_floor"]) for m in MEASURES}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
-
-
-def _between(
-    merged: Mapping[str, Any], seconds: Mapping[str, float], measure: str, measured: Measured
-) -> pd.DataFrame:
+def _between(merged: Mapping[str, Any], measure: str, measured: Callable) -> pd.DataFrame:
     names = list(merged)
     table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
     for position, name in enumerate(names):
@@ -171,7 +153,7 @@ def _between(
             # Neither is the truth: the method that was asked for first stands in for the reference.
             distance = float(measured(merged[name], merged[other])[measure])
             table.loc[name, other] = table.loc[other, name] = distance
-    return table.assign(seconds=pd.Series(seconds))
+    return table
 
 
 @contextlib.contextmanager

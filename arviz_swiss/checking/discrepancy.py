@@ -1,6 +1,6 @@
 """discrepancy(): how far a merged posterior is from a reference, and how far chance alone goes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,10 +37,7 @@ ROUNDINGS = 32
 
 
 class Sample(NamedTuple):
-    """One of the two posteriors: its name for errors, and its (chain, draw, parameter) draws.
-
-    `resolution` is the relative rounding error of each parameter's draws.
-    """
+    """One of the two posteriors; `resolution` is the relative rounding error by parameter."""
 
     name: str
     draws: xr.DataArray
@@ -126,19 +123,17 @@ def discrepancy(
     first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
     first, second = _varying(_checked(first), _checked(second))
     values, parts, floors, part_floors = _measure(first, second)
-    data: dict[str, tuple] = {
-        name: ((), values[name], {"description": MEASURES[name]}) for name in MEASURES
-    }
-    for name in MEASURES:
-        data[f"{name}_floor"] = ((), floors[name], {"description": f"noise floor of {name}"})
-        data[f"{name}_by_parameter"] = ("parameter", parts[name], {"description": PARTS[name]})
-        data[f"{name}_by_parameter_floor"] = (
-            "parameter",
-            part_floors[name],
-            {"description": f"noise floor of {name}_by_parameter"},
-        )
     along = {name: second.draws[name] for name in ("parameter", "variable")}
-    return xr.Dataset(data, coords=along)
+    data: dict[str, tuple] = {name: ((), values[name], MEASURES[name]) for name in MEASURES}
+    for name in MEASURES:
+        part = f"{name}_by_parameter"
+        data[f"{name}_floor"] = ((), floors[name], f"noise floor of {name}")
+        data[part] = ("parameter", parts[name], PARTS[name])
+        data[f"{part}_floor"] = ("parameter", part_floors[name], f"noise floor of {part}")
+    described = {
+        name: (dims, array, {"description": text}) for name, (dims, array, text) in data.items()
+    }
+    return xr.Dataset(described, coords=along)
 
 
 def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
@@ -182,24 +177,15 @@ def _sampling_variances(
     first: Sample, second: Sample, bandwidths: Sequence[float]
 ) -> dict[str, np.ndarray]:
     """Return, by parameter, one over the effective sizes of both samples, for each statistic."""
-    places = np.quantile(second.rows, PROBES, axis=0)
-
-    def density(values: np.ndarray, j: int) -> Iterator[np.ndarray]:
-        for place in places[:, j]:
-            yield np.exp(-0.5 * ((values - place) / bandwidths[j]) ** 2)
-
-    def share(values: np.ndarray, j: int) -> Iterator[np.ndarray]:
-        for place in places[:, j]:
-            yield (values <= place).astype(float)
-
-    statistics = {
-        "mean": lambda values, _: [values],
-        "square": lambda values, _: [(values - values.mean()) ** 2],
-        "skew": lambda values, _: [
-            distances.skewness_influence(values.reshape(-1, 1)).reshape(values.shape)
+    places = np.quantile(second.rows, PROBES, axis=0).T
+    statistics: dict[str, Callable[[np.ndarray, int], list[np.ndarray]]] = {
+        "mean": lambda x, j: [x],
+        "square": lambda x, j: [(x - x.mean()) ** 2],
+        "skew": lambda x, j: [distances.skewness_influence(x.reshape(-1, 1)).reshape(x.shape)],
+        "density": lambda x, j: [
+            np.exp(-0.5 * ((x - place) / bandwidths[j]) ** 2) for place in places[j]
         ],
-        "density": density,
-        "share": share,
+        "share": lambda x, j: [(x <= place).astype(float) for place in places[j]],
     }
     return {
         name: _inverse_size(first, series) + _inverse_size(second, series)
@@ -221,14 +207,11 @@ def _inverse_size(sample: Sample, series: Callable) -> np.ndarray:
 
 
 def _rate(series: np.ndarray) -> float:
-    """Return the effective size of a draw, within chains.
-
-    Chains are centred first: that they differ is what is measured here, not sampling noise.
-    """
+    """Return the effective size of a draw, within chains."""
     if series.shape[1] < 4:
         return 1.0
-    centred = series - series.mean(axis=1, keepdims=True)
-    effective = effective_size(centred)
+    # That chains differ is what is measured here, not sampling noise.
+    effective = effective_size(series - series.mean(axis=1, keepdims=True))
     return effective / series.size if np.isfinite(effective) else 1.0
 
 
@@ -322,29 +305,23 @@ def check_finite(sample: Sample) -> None:
 
 def _varying(first: Sample, second: Sample) -> tuple[Sample, Sample]:
     """Leave out elements that are constant and the same in both; refuse all other constants."""
+    pair = first, second
     owners, labels = (second.draws[name].values for name in ("variable", "parameter"))
-    rounding = [_rounding(sample) for sample in (first, second)]
-    constant = [
-        np.ptp(sample.rows, axis=0) <= error
-        for sample, error in zip((first, second), rounding, strict=True)
-    ]
+    # A constant that was computed, such as a correlation of 1, may vary by so much.
+    rounding = [ROUNDINGS * sample.resolution * np.abs(sample.rows).max(axis=0) for sample in pair]
+    ranges = [np.ptp(sample.rows, axis=0) for sample in pair]
+    constant = [ranges[0] <= rounding[0], ranges[1] <= rounding[1]]
     same = constant[0] & constant[1]
     same &= np.abs(first.rows[0] - second.rows[0]) <= np.maximum(*rounding)
     whole = np.array([same[owners == owner].all() for owner in owners])
-    for sample, stuck in zip((first, second), constant, strict=True):
+    for sample, stuck in zip(pair, constant, strict=True):
         if (odd := stuck & (~same | whole)).any():
-            names = ", ".join(dict.fromkeys(owners[odd]))
             raise ValueError(
                 f"{sample.name}: {brief(labels[odd])} is constant, no distance can be measured in "
-                f'its sds. Leave it out with var_names="~{names.split(", ")[0]}".'
+                f'its sds. Leave it out with var_names="~{owners[odd][0]}".'
             )
     first, second = (
         sample._replace(draws=sample.draws[..., ~same], resolution=sample.resolution[~same])
-        for sample in (first, second)
+        for sample in pair
     )
     return first, second
-
-
-def _rounding(sample: Sample) -> np.ndarray:
-    """Return by how much a constant that was computed, such as a correlation of 1, may vary."""
-    return ROUNDINGS * sample.resolution * np.abs(sample.rows).max(axis=0)

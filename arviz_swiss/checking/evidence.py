@@ -48,14 +48,12 @@ class Evidence:
         certificate = self.merged.certificate
         return certificate is not None and certificate.is_certified
 
-    @property
-    def has_draws(self) -> bool:
-        """Whether the batches' own draws were looked at."""
-        return "rhat" in self.statistics
-
     def values(self, name: str) -> np.ndarray:
-        """Return one statistic."""
-        return self.statistics[name].values
+        """Return one statistic, NaN where it was not computed."""
+        if name in self.statistics:
+            return self.statistics[name].values
+        alike = "influence" if name == "divergences" else "shift"
+        return np.full(self.statistics[alike].shape, np.nan)
 
 
 Finder = Callable[[Evidence], Iterator[Finding]]

@@ -35,6 +35,7 @@ LARGE_ERROR = 0.5
 FAR = 10.0
 # Flags of batches that differ from the others, which a certificate says more about.
 ODD = ("disagrees", "bimodal", "shape differs", "wide", "decides alone")
+CORRECT_IT = ', or merge with covariance="corrected"'
 HOLDS = (
     "nothing for the sake of this merge: the certificate says that its mean and sds are those of "
     "the full posterior. Without this batch they would not be."
@@ -42,17 +43,13 @@ HOLDS = (
 
 
 def find_all(merged: Merged, statistics: xr.Dataset) -> list[Finding]:
-    """Return all findings about a merged object.
-
-    A certificate compares the merge with the full posterior itself, which says more than any
-    comparison of batches: what it says comes first, and before anything about single batches. Of
-    batches that are worthless nothing more is said than that.
-    """
+    """Return all findings about a merged object; of worthless batches nothing but that."""
     evidence = Evidence(merged, statistics)
     worthless = [finding for finder in FIND_BROKEN for finding in finder(evidence)]
     evidence = Evidence(merged, statistics, frozenset(named_batches(worthless)))
     others = [finding for finder in FINDERS for finding in finder(evidence)]
     told = (_after_certificate(finding, merged) for finding in worthless + others)
+    # It compares with the full posterior, which says more than any comparison of batches.
     return [*find_uncertified(evidence), *told]
 
 
@@ -63,9 +60,8 @@ def _after_certificate(finding: Finding, merged: Merged) -> Finding:
         return finding
     if certificate.is_certified:
         return finding._replace(remedy=HOLDS)
-    remedy = certificate.verdict.remedy
-    first = f"first what the certificate asks for: {remedy}. Drop no batch before."
-    return finding._replace(remedy=first)
+    first = f"first what the certificate asks for: {certificate.verdict.remedy}"
+    return finding._replace(remedy=f"{first}. Drop no batch before.")
 
 
 def named_batches(findings: Sequence[Finding]) -> list[str]:
@@ -106,34 +102,25 @@ def find_kind(evidence: Evidence) -> Iterator[Finding]:
 def find_skewed(evidence: Evidence) -> Iterator[Finding]:
     """Find parameters that are strongly skewed where they are merged."""
     merged = evidence.merged
-    if not evidence.has_draws or len(merged.labels) == 1 or evidence.is_certified:
+    if len(merged.labels) == 1 or merged.refinement.is_settled or evidence.is_certified:
         return
     skewness = np.median(evidence.values("skewness"), axis=0)
     strong = np.abs(skewness) > SKEWED
-    if strong.any():
-        suggested = _suggest(evidence, skewness, strong)
-        names = merged.variables[strong].tolist()
-        yield Finding(
-            "skewed",
-            (),
-            f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
-            f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
-            "merge is exact.",
-            f"{advise_skewed(names, merged.transformed, suggested, merged.kind)}.",
-        )
-
-
-def _suggest(evidence: Evidence, skewness: np.ndarray, strong: np.ndarray) -> dict[str, str]:
-    variables = evidence.merged.variables
-    least, greatest = evidence.values("least"), evidence.values("greatest")
-    ranges = {
-        name: (
-            float(least[:, variables == name].min()),
-            float(greatest[:, variables == name].max()),
-        )
-        for name in np.unique(variables[strong]).tolist()
-    }
-    return suggest_transforms(variables[strong], skewness[strong], ranges)
+    if not strong.any():
+        return
+    variables, least, greatest = merged.variables, *map(evidence.values, ("least", "greatest"))
+    names = variables[strong].tolist()
+    own = {name: variables == name for name in names}
+    ranges = {name: (least[:, own[name]].min(), greatest[:, own[name]].max()) for name in names}
+    suggested = suggest_transforms(variables[strong], skewness[strong], ranges)
+    yield Finding(
+        "skewed",
+        (),
+        f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
+        f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
+        "merge is exact.",
+        f"{advise_skewed(names, merged.transformed, suggested, merged.kind)}.",
+    )
 
 
 def find_expected_error(evidence: Evidence) -> Iterator[Finding]:
@@ -166,6 +153,10 @@ def remove_error(merged: Merged) -> str:
     """Return how to remove the expected error."""
     if merged.refinement.undone:
         return "merge fewer, larger batches, since refine led away from the posterior."
+    if schema.DROPPED in merged.attrs:
+        return "merge fewer, larger batches, or all of them: refine needs all."
+    if merged.attrs.get(schema.LOCAL):
+        return "merge fewer, larger batches: refine cannot where they have variables of their own."
     return "refine(merged, models) removes it; so do fewer, larger batches."
 
 
@@ -198,47 +189,38 @@ def find_refine(evidence: Evidence) -> Iterator[Finding]:
             f"the first step of refine was {first:.3g} posterior sds long, far beyond the error of "
             "a merge: the densities are of other data than the draws, or in other units, or the "
             "batches did not converge.",
-            "compare the densities with the batches' draws, and certify the result.",
+            "compare the densities with the batches' draws"
+            f"{', and certify the result' if evidence.merged.is_moved else ''}.",
         )
 
 
 def find_few_draws(evidence: Evidence) -> Iterator[Finding]:
     """Find merged sds that few draws made too small."""
-    merged = evidence.merged
-    if merged.refinement.is_refined or evidence.is_certified:
+    merged, maps = evidence.merged, evidence.merged.maps
+    if merged.refinement.is_refined or evidence.is_certified or evidence.is_broken.all():
         return
-    weights = np.where(evidence.is_broken, 0.0, 1.0 / merged.maps["power"].values)
-    bias = _uncorrected(evidence)
-    shrinkage = float(np.average(bias, weights=weights)) if weights.any() else 0.0
+    bias, sizes = evidence.values("precision_bias"), evidence.values("effective_size")
+    is_too_few = np.array([correction(size, maps.sizes["parameter"]) is None for size in sizes])
+    estimator = maps.attrs.get(schema.COVARIANCE_ESTIMATOR, "sample")
+    left = {
+        "sample": bias,
+        "shrunk": np.minimum(bias, MOST_SHRUNK),
+        "corrected": np.where(is_too_few, bias, 0.0),
+    }
+    weights = np.where(evidence.is_broken, 0.0, 1.0 / maps["power"].values)
+    shrinkage = np.average(left.get(estimator, np.zeros_like(bias)), weights=weights)
     if shrinkage > SHRINKAGE:
+        size = f"about {shrinkage:.0%} too small"
+        if estimator == "shrunk":
+            size = f"up to {size}, where parameters are correlated"
         yield Finding(
             "few draws",
             (),
             "the draws are few for so many parameters: by their covariances the merged sds are "
-            f"{_too_small(merged, shrinkage)}.",
-            "draw more, leave deterministics out (var_names, or model=), or merge with "
-            'covariance="corrected".',
+            f"{size}.",
+            "draw more, or leave deterministics out (var_names, or model=)"
+            f"{'' if is_too_few.any() else CORRECT_IT}.",
         )
-
-
-def _too_small(merged: Merged, shrinkage: float) -> str:
-    if merged.maps.attrs.get(schema.COVARIANCE_ESTIMATOR) == "shrunk":
-        return f"up to about {100 * shrinkage:.0f}% too small, where parameters are correlated"
-    return f"about {100 * shrinkage:.0f}% too small"
-
-
-def _uncorrected(evidence: Evidence) -> np.ndarray:
-    """Return the batches' shares by which sds are too small, zero where that was corrected for."""
-    maps, bias = evidence.merged.maps, evidence.values("precision_bias")
-    estimator = maps.attrs.get(schema.COVARIANCE_ESTIMATOR, "sample")
-    if estimator == "sample":
-        return bias
-    if estimator == "shrunk":
-        return np.minimum(bias, MOST_SHRUNK)
-    if estimator != "corrected":
-        return np.zeros_like(bias)
-    sizes, parameters = evidence.values("effective_size"), maps.sizes["parameter"]
-    return np.where([correction(size, parameters) is None for size in sizes], bias, 0.0)
 
 
 FINDERS: tuple[Finder, ...] = (

@@ -143,15 +143,12 @@ def report(merged: Container | str | PathLike[str], *, group: str = "posterior")
 
 
 def judge(merged: Merged) -> Report:
-    """Compute the statistics of a merged object, find what speaks against it, and put it in words.
-
-    Of newly made draws the batches' own are not there: moments alone are looked at.
-    """
+    """Compute the statistics of a merged object, and put in words what speaks against it."""
     statistics = draw_statistics(merged)
     findings = tuple(find_all(merged, statistics))
     evidence = Evidence(merged, statistics)
     lines = [_certified(merged), _merged_what(merged), _in_doubt(evidence, findings)]
-    if not evidence.has_draws:
+    if not merged.is_moved:
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
@@ -159,7 +156,7 @@ def judge(merged: Merged) -> Report:
     if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
-    lines += [merged.refinement.describe(), _lacking(merged)]
+    lines += [merged.refinement.describe(), *_lacking(merged)]
     return Report("\n".join(line for line in lines if line), findings, statistics)
 
 
@@ -174,6 +171,12 @@ def check_report(report: Any, merged: Merged) -> Report:
                 f"report= is of another merge: its labels along {dim} are {brief(others)}, those "
                 f"of merged {brief(labels)}. Pass report(merged), or leave it out."
             )
+    own, known = merged.diagnostics, report.statistics
+    if not all(name in known and known[name].equals(array) for name, array in own.items()):
+        raise ValueError(
+            "report= is of another merge of batches with these labels, or of this one before it "
+            "was refined. Pass report(merged), or leave it out."
+        )
     return report
 
 
@@ -189,33 +192,28 @@ def _certified(merged: Merged) -> str:
     return f"{status} (k-hat {certificate.khat:.2f}): see the first finding."
 
 
-def _lacking(merged: Merged) -> str:
-    """Return what of the batches is not in the merged object."""
-    attrs = merged.attrs
-    left_out = attrs.get(schema.LEFT_OUT, "").split(", ")
-    lines = []
+def _lacking(merged: Merged) -> Iterator[str]:
+    """Give what of the batches is not in the merged object."""
+    left_out = merged.attrs.get(schema.LEFT_OUT, "").split(", ")
     if data := ", ".join(name for name in left_out if "/" in name):
-        lines.append(
+        yield (
             f"Without {data}: rows without labels of their own (dims=, coords=) and numbers of a "
             "batch's own groups cannot be put together."
         )
     if computed := ", ".join(name for name in left_out if name and "/" not in name):
-        lines.append(
-            f"Without {computed} of the batches' own draws: compute anew from the merged ones."
-        )
-    if unordered := attrs.get(schema.UNORDERED):
-        lines.append(
+        yield f"Without {computed} of the batches' own draws: compute anew from the merged ones."
+    if unordered := merged.attrs.get(schema.UNORDERED):
+        yield (
             f"The order along {unordered} is not known to be that of the full data: "
             "predictions by position would be wrong."
         )
-    return "\n".join(lines)
 
 
 def _merged_what(merged: Merged) -> str:
-    attrs, labels = merged.attrs, merged.labels
-    parameters = merged.maps.sizes["parameter"]
+    attrs, batches, parameters = merged.attrs, len(merged.labels), merged.parameters.size
     text = (
-        f"{_count(len(labels), 'batch', 'batches')}, {_count(parameters, 'parameter')}, merged by "
+        f"{batches} batch{'es' if batches > 1 else ''}, "
+        f"{parameters} parameter{'s' if parameters > 1 else ''}, merged by "
         f'"{merged.method}" from {merged.kind} sub-posteriors.'
     )
     if schema.DROPPED in attrs:
@@ -249,10 +247,6 @@ def _unproven(merged: Merged) -> str:
     """Say what the batches cannot tell; nothing once a certificate does."""
     if merged.certificate is not None:
         return ""
-    if merged.refinement.is_settled:
+    if merged.refinement.is_settled and merged.is_moved:
         return "certify(merged, models) tells what refine left of the error."
     return NO_PROOF
-
-
-def _count(number: int, singular: str, plural: str | None = None) -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"

@@ -43,12 +43,7 @@ DESCRIPTIONS = {
 
 
 def draw_statistics(merged: Merged) -> xr.Dataset:
-    """Return the merge's diagnostics, and beside them what needs the batches' own draws.
-
-    Of newly made draws, the diagnostics alone. Batches that are stuck, have not converged or are
-    bimodal are not among "the others" that `shape` compares with, as long as they are fewer than
-    half.
-    """
+    """Return the merge's diagnostics and, unless draws were newly made, what the draws tell."""
     if not merged.is_moved:
         return merged.diagnostics.copy()
     before = [merged.before(position) for position in range(len(merged.labels))]
@@ -64,8 +59,10 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
         "skewness_error": skewness_error(rows, merged.batch_moments, merged.pooled, powers),
     }
     values["shape"], values["shape_noise"] = _shape(_with_pooled_moments(rows, merged), values)
-    if (divergences := _divergences(merged)) is not None:
-        values["divergences"] = divergences
+    stats = merged.groups.get(schema.SAMPLE_STATS, {})
+    if "diverging" in stats:
+        counts = stats["diverging"].sum("draw").values
+        values["divergences"] = np.array([counts[merged.owners == b].sum() for b in merged.labels])
     dims = ((), ("batch",), ("batch", "parameter"))
     return merged.diagnostics.assign(
         {
@@ -76,11 +73,8 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
 
 
 def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
-    shape = (len(batches), batches[0].shape[-1], 3)
-    values = np.full(shape, np.nan)
-    for position, draws in enumerate(batches):
-        columns = np.ascontiguousarray(np.moveaxis(draws, -1, 0))
-        values[position] = [convergence(column) for column in columns]
+    columns = (np.ascontiguousarray(np.moveaxis(draws, -1, 0)) for draws in batches)
+    values = np.array([[convergence(column) for column in batch] for batch in columns])
     return dict(zip(("rhat", "ess_bulk", "ess_tail"), np.moveaxis(values, -1, 0), strict=True))
 
 
@@ -128,11 +122,3 @@ def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, 
         variance = 1.0 / effective[position] + 1.0 / others
         noise[position] = np.minimum(1.0, integrated_absolute_floor(variance, pooled))
     return shape, noise
-
-
-def _divergences(merged: Merged) -> np.ndarray | None:
-    stats = merged.groups.get(schema.SAMPLE_STATS)
-    if stats is None or "diverging" not in stats:
-        return None
-    counts = stats["diverging"].sum("draw").values
-    return np.array([counts[merged.owners == label].sum() for label in merged.labels])

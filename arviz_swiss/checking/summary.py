@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from arviz_swiss.base.heterogeneity import cochran
+from arviz_swiss.checking.evidence import Evidence
 from arviz_swiss.checking.findings import flags_by_batch
 from arviz_swiss.checking.report import Report, check_report, judge
 from arviz_swiss.data.containers import Container
@@ -16,9 +17,6 @@ from arviz_swiss.data.layout import layout_of
 from arviz_swiss.data.selection import selected
 from arviz_swiss.data.statistics import summary as arviz_summary
 from arviz_swiss.merging.merged import Merged, open_merged
-
-ROWS = ("batch", "parameter")
-CHOOSE_ROWS = 'rows are chosen with by="batch" or by="parameter"'
 
 
 def summary(
@@ -98,8 +96,8 @@ def summary(
     b1    3.0   2000
     b2    3.0   2000
     """
-    if by not in ROWS:
-        raise ValueError(f"unknown by={by!r}: {CHOOSE_ROWS}.")
+    if by not in ("batch", "parameter"):
+        raise ValueError(f'unknown by={by!r}: rows are chosen with by="batch" or by="parameter".')
     if round_to is not None and not isinstance(round_to, int | np.integer):
         raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
     opened = open_merged(merged, group)
@@ -108,53 +106,46 @@ def summary(
         table = _by_batch(opened, judged, opened.positions(var_names, filter_vars, coords))
     else:
         draws = selected(opened.draws, var_names, filter_vars, coords)
-        table = _by_parameter(opened, judged.statistics, draws)
+        table = _by_parameter(Evidence(opened, judged.statistics), draws)
     return table if round_to is None else table.round(round_to)
 
 
 def _by_batch(merged: Merged, report: Report, positions: np.ndarray) -> pd.DataFrame:
     maps, labels, names = merged.maps, merged.labels, merged.parameters[positions]
-    statistics = _with_all(report.statistics).isel(parameter=positions)
-    values = {name: array.values for name, array in statistics.items()}
-    shape, worst = _worst(values["shape"], names, axis=1)
-    shift, _ = _worst(values["shift"], names, axis=1)
-    unknown = np.full(len(labels), np.nan)
+    evidence = Evidence(merged, report.statistics.isel(parameter=positions))
+    shape, worst = _worst(evidence.values("shape"), names, axis=1)
+    certificate = {}
+    if merged.certificate is not None:
+        khats = merged.certificate.dataset["batch_khat"].sel(batch_label=labels)
+        certificate = {"khat": khats.values}
     return pd.DataFrame(
         {
-            "size": maps["size"].values if "size" in maps else unknown,
+            "size": maps["size"].values if "size" in maps else np.nan,
             "power": maps["power"].values,
             "draws": maps["draws"].values,
-            "rhat": values["rhat"].max(axis=1),
-            "ess": np.minimum(values["ess_bulk"], values["ess_tail"]).min(axis=1),
-            "divergences": values["divergences"],
-            "q": values["batch_q"],
-            "p": values["batch_q_pvalue"],
-            "shift": shift,
-            "sd_ratio_min": values["sd_ratio"].min(axis=1),
-            "sd_ratio_max": values["sd_ratio"].max(axis=1),
-            "influence": values["influence"],
+            "rhat": evidence.values("rhat").max(axis=1),
+            "ess": _ess(evidence).min(axis=1),
+            "divergences": evidence.values("divergences"),
+            "q": evidence.values("batch_q"),
+            "p": evidence.values("batch_q_pvalue"),
+            "shift": _worst(evidence.values("shift"), names, axis=1)[0],
+            "sd_ratio_min": evidence.values("sd_ratio").min(axis=1),
+            "sd_ratio_max": evidence.values("sd_ratio").max(axis=1),
+            "influence": evidence.values("influence"),
             "shape": shape,
             "shape_parameter": worst,
-            **_khats(merged),
+            **certificate,
             "flag": flags_by_batch(report.findings, labels),
         },
         index=pd.Index(labels),
     )
 
 
-def _khats(merged: Merged) -> dict[str, np.ndarray]:
-    """Return the column from the certificate, where there is one."""
-    if merged.certificate is None:
-        return {}
-    return {"khat": merged.certificate.dataset["batch_khat"].sel(batch_label=merged.labels).values}
-
-
-def _by_parameter(merged: Merged, statistics: xr.Dataset, draws: xr.Dataset) -> pd.DataFrame:
-    values = {name: array.values for name, array in _with_all(statistics).items()}
+def _by_parameter(evidence: Evidence, draws: xr.Dataset) -> pd.DataFrame:
+    merged, maps = evidence.merged, evidence.merged.maps
     labels = np.array(merged.labels)
-    shape, shape_batch = _worst(values["shape"], labels, axis=0)
-    shift, shift_batch = _worst(values["shift"], labels, axis=0)
-    maps = merged.maps
+    shape, shape_batch = _worst(evidence.values("shape"), labels, axis=0)
+    shift, shift_batch = _worst(evidence.values("shift"), labels, axis=0)
     variances = np.einsum("bii->bi", maps["covariance"].values)
     q, pvalue = cochran(maps["mean"].values, variances, merged.sampled_powers)
     table = pd.DataFrame(
@@ -163,11 +154,11 @@ def _by_parameter(merged: Merged, statistics: xr.Dataset, draws: xr.Dataset) -> 
             "p": pvalue,
             "shift": shift,
             "shift_batch": shift_batch,
-            "sd_ratio_min": values["sd_ratio"].min(axis=0),
-            "sd_ratio_max": values["sd_ratio"].max(axis=0),
-            "batch_rhat": values["rhat"].max(axis=0),
-            "batch_ess": np.minimum(values["ess_bulk"], values["ess_tail"]).min(axis=0),
-            "skewness": np.median(values["skewness"], axis=0),
+            "sd_ratio_min": evidence.values("sd_ratio").min(axis=0),
+            "sd_ratio_max": evidence.values("sd_ratio").max(axis=0),
+            "batch_rhat": evidence.values("rhat").max(axis=0),
+            "batch_ess": _ess(evidence).min(axis=0),
+            "skewness": np.median(evidence.values("skewness"), axis=0),
             "shape": shape,
             "shape_batch": shape_batch,
         },
@@ -196,14 +187,8 @@ def _for_rows(table: pd.DataFrame, owners: np.ndarray, draws: xr.Dataset) -> pd.
     return pd.DataFrame.from_dict(rows, orient="index").astype(table.dtypes)
 
 
-def _with_all(statistics: xr.Dataset) -> xr.Dataset:
-    """Return the statistics, NaN where they could not be computed."""
-    unknown = xr.full_like(statistics["shift"], np.nan)
-    names = ("rhat", "ess_bulk", "ess_tail", "skewness", "shape")
-    filled = {name: unknown for name in names if name not in statistics}
-    if "divergences" not in statistics:
-        filled["divergences"] = xr.full_like(statistics["influence"], np.nan)
-    return statistics.assign(filled)
+def _ess(evidence: Evidence) -> np.ndarray:
+    return np.minimum(evidence.values("ess_bulk"), evidence.values("ess_tail"))
 
 
 def _worst(values: np.ndarray, names: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:

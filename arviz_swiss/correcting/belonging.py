@@ -63,9 +63,9 @@ def check_union(densities: Mapping[str, Any], opened: Merged) -> bool:
     if names := _recorded_names(observed, opened.maps.get("observed_summary")):
         for name in names:
             expected = _pooled(_by_batch(opened.maps["observed_summary"], name))
-            found = _pooled(np.array([summary(values[name]) for values in observed]))
-            if not _same(found, expected):
-                raise _other_rows(_words(found), _words(expected), name, opened)
+            given = _pooled(np.array([summary(values[name]) for values in observed]))
+            if not _same(given, expected):
+                raise _other_rows(_words(given), _words(expected), name, opened)
         return True
     names = _common_names(observed)
     if not names or "size" not in opened.maps:
@@ -77,9 +77,9 @@ def check_union(densities: Mapping[str, Any], opened: Merged) -> bool:
     return True
 
 
-def _other_rows(found: str, expected: str, name: str, opened: Merged) -> ValueError:
+def _other_rows(given: str, expected: str, name: str, opened: Merged) -> ValueError:
     return ValueError(
-        f"the densities together observe {found} for {name}, the batches were sampled with "
+        f"the densities together observe {given} for {name}, the batches were sampled with "
         f"{expected}: every row must count once. Pass densities that hold all rows, such as one "
         f"model of all the data. Or: {advice(opened)}"
     )
@@ -127,13 +127,13 @@ def _check_observed(
     """Refuse models whose observed values are not those recorded of their batches."""
     for name in _recorded_names(observed, recorded):
         expected = _by_batch(recorded, name)
-        found = np.array([summary(values[name]) for values in observed])
-        same = [_same(own, other) for own, other in zip(found, expected, strict=True)]
+        given = np.array([summary(values[name]) for values in observed])
+        same = [_same(own, other) for own, other in zip(given, expected, strict=True)]
         if all(same):
             continue
-        _check_not_all(found[:, 0], expected[:, 0], name, remedy)
+        _check_not_all(given[:, 0], expected[:, 0], name, remedy)
         position = same.index(False)
-        own, batch = found[position], expected[position]
+        own, batch = given[position], expected[position]
         order, recoded = "", ""
         if others := [i for i, other in enumerate(expected) if _same(own, other)]:
             order = (

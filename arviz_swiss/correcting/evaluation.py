@@ -78,8 +78,8 @@ def evaluating(
 
     def evaluate(requests: Mapping[str, Sequence[Request]]) -> dict[str, list[np.ndarray]]:
         tasks = {
-            label: Task(session, label, None if label in sent else densities[label], space, asked)
-            for label, asked in requests.items()
+            label: Task(session, label, None if label in sent else densities[label], space, wanted)
+            for label, wanted in requests.items()
         }
         results: dict[str, list[np.ndarray]] = {}
         compiles = any(is_model(task.density) for task in tasks.values())
@@ -129,12 +129,12 @@ def answer(task: Task) -> list[np.ndarray] | None:
         # workers outlive the sessions of their callers: only the newest keeps its data
         _kept.clear()
         _kept[task.session] = {}
-    mine = _kept[task.session]
-    if task.label not in mine:
+    by_label = _kept[task.session]
+    if task.label not in by_label:
         if task.density is None:
             return None
-        mine[task.label] = _keep(task)
-    return [_evaluate(mine[task.label], task.label, request) for request in task.requests]
+        by_label[task.label] = _keep(task)
+    return [_evaluate(by_label[task.label], task.label, request) for request in task.requests]
 
 
 def _keep(task: Task) -> Kept:

@@ -1,6 +1,6 @@
 """plot_batches(): the sub-posteriors before and after the merge."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -12,12 +12,18 @@ from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.data.selection import selected
-from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.merging.subposteriors import subposteriors
 from arviz_swiss.plots import style
 
-# In which of a parameter's two panels each series of densities is drawn.
+# In which of a parameter's two panels each series of densities is drawn, and how.
 PANELS = {"batches": [0], "batches, mapped": [1], "merged": [0, 1], "reference": [0, 1]}
+LINES: dict[str, dict[str, Any]] = {
+    "batches": {"color": style.BLUE, "linewidth": 0.8},
+    "batches, mapped": {"color": style.ORANGE, "linewidth": 0.8},
+    "merged": {"color": style.BLACK, "linewidth": 1.6},
+    "reference": {"color": style.GREEN, "linewidth": 1.6, "linestyle": "--"},
+}
 
 
 def plot_batches(
@@ -89,10 +95,14 @@ def plot_batches(
     is_in_space = opened.attrs.get(schema.SPACE) == "model" and model is None
     transformed = opened.transformed if is_in_space else []
     if is_in_space:
-        draws, batches = opened.select(var_names, filter_vars, coords), _unmoved(opened)
+        draws = opened.select(var_names, filter_vars, coords)
+        present = draws["batch"].values.astype(str)
+        kept = [at for at, label in enumerate(opened.labels) if label in present]
+        batches = [opened.images_before(position) for position in kept]
     else:
         draws = selected(opened.draws[opened.names], var_names, filter_vars, coords)
-        batches = _on_own_scale(merged, group, transforms, model)
+        undone = subposteriors(merged, group=group, transforms=transforms, model=model)
+        batches = [containers.read(batch, group).groups[group] for batch in undone.values()]
     series = _series(draws, batches)
     if reference is not None:
         series["reference"] = [_reference(draws, reference, group, transformed)]
@@ -104,31 +114,22 @@ def plot_batches(
     count = style.limit_panels(labels)
     axes, is_new = style.make_axes(2 * count, axes, figsize, together=2, panel=(2.6, 2.0))
     axes = axes.reshape(count, 2)
-    lines = _lines(len(batches))
     for name, samples in series.items():
+        alpha = style.faintness(len(batches)) if len(samples) > 1 else 1.0
         for panel in PANELS[name]:
-            _draw(axes[:, panel], [rows[:, varying] for rows in samples], name, lines[name])
+            _draw(axes[:, panel], [rows[:, varying] for rows in samples], name, alpha)
     for pair, label in zip(axes, labels, strict=False):
-        _finish(pair, label)
+        for ax, title in zip(pair, (label, f"{label}, mapped"), strict=True):
+            style.set_title(ax, title)
+            ax.set_yticks([])
+            ax.set_ylim(bottom=0)
+            ax.spines[["left", "top", "right"]].set_visible(False)
     if is_new:
-        style.legend_above(axes[0, 0].figure, _handles(series, lines))
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], label=name, **LINES[name]) for name in series]
+        style.legend_above(axes[0, 0].figure, handles)
     return axes
-
-
-def _unmoved(merged: Merged) -> list[xr.Dataset]:
-    """Return the batches before their maps, in the space of the merge."""
-    present = set(merged.draws["batch"].values.astype(str))
-    return [
-        merged.images_before(position)
-        for position, label in enumerate(merged.labels)
-        if label in present
-    ]
-
-
-def _on_own_scale(merged: Any, group: str, transforms: Any, model: Any) -> list[xr.Dataset]:
-    """Return the batches before their maps, on the variables' own scale."""
-    batches = subposteriors(merged, group=group, transforms=transforms, model=model)
-    return [containers.read(batch, group).groups[group] for batch in batches.values()]
 
 
 def _series(draws: xr.Dataset, batches: Sequence[xr.Dataset]) -> dict[str, list[np.ndarray]]:
@@ -165,36 +166,11 @@ def _flat(dataset: xr.Dataset, like: xr.Dataset) -> np.ndarray:
     return gather_all(as_rows(arrays, layout), layout)
 
 
-def _lines(batches: int) -> dict[str, dict[str, Any]]:
-    """Return how each series of densities is drawn."""
-    thin = {"alpha": style.faintness(batches), "linewidth": 0.8}
-    return {
-        "batches": {"color": style.BLUE, **thin},
-        "batches, mapped": {"color": style.ORANGE, **thin},
-        "merged": {"color": style.BLACK, "linewidth": 1.6},
-        "reference": {"color": style.GREEN, "linewidth": 1.6, "linestyle": "--"},
-    }
-
-
-def _finish(pair: np.ndarray, label: str) -> None:
-    for ax, title in zip(pair, (label, f"{label}, mapped"), strict=True):
-        style.set_title(ax, title)
-        ax.set_yticks([])
-        ax.set_ylim(bottom=0)
-        ax.spines[["left", "top", "right"]].set_visible(False)
-
-
-def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], name: str, line: dict[str, Any]) -> None:
+def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], name: str, alpha: float) -> None:
     """Draw one density a sample and parameter; the first of them carries the label."""
     for position, rows in enumerate(samples):
         for ax, column in zip(axes, np.ascontiguousarray(rows.T), strict=False):
             if np.ptp(column) > 0:
                 grid, density, _ = statistics.kde(column)
-                ax.plot(grid, density, label=name if position == 0 else None, **line)
-
-
-def _handles(names: Iterable[str], lines: Mapping[str, dict[str, Any]]) -> list[Any]:
-    """Return one legend line for each series of densities, dark enough to be told apart."""
-    from matplotlib.lines import Line2D
-
-    return [Line2D([], [], **{**lines[name], "alpha": 1.0}, label=name) for name in names]
+                label = name if position == 0 else None
+                ax.plot(grid, density, label=label, alpha=alpha, **LINES[name])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from arviz_swiss.data.messages import brief
 from arviz_swiss.plots import style
 
 FLOOR = "_floor"
@@ -68,21 +69,21 @@ def plot_compare_methods(
     if table.empty:
         raise ValueError(f"{TAKES}, got an empty one.")
     methods = [str(name) for name in table.index]
-    height = 0.28 * len(methods) + 0.7
     wanted = _wanted(table, measures)
-    if not wanted:
-        axes, _ = style.make_axes(1, axes, figsize, panel=(4.0, height))
-        _draw_between(axes[0], table[methods])
-        _label_methods(axes, methods)
-        return axes
+    panel = (2.4 if wanted else 4.0, 0.28 * len(methods) + 0.7)
     axes, is_new = style.make_axes(
-        len(wanted), axes, figsize, columns=5, panel=(2.4, height), sharey=True
+        len(wanted) or 1, axes, figsize, columns=5, panel=panel, sharey=True
     )
-    for ax, name in zip(axes, wanted, strict=True):
+    for ax, name in zip(axes, wanted, strict=False):
         _draw(ax, table[name].to_numpy(), table[f"{name}{FLOOR}"].to_numpy())
         style.set_title(ax, name)
-    _label_methods(axes, methods)
-    if is_new:
+    if not wanted:
+        _draw_between(axes[0], table[methods])
+    for ax in axes:
+        ax.set_yticks(range(len(methods)), methods)
+        ax.set_ylim(len(methods) - 0.5, -0.5)
+        ax.spines[["top", "right"]].set_visible(False)
+    if is_new and wanted:
         style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
 
@@ -90,6 +91,8 @@ def plot_compare_methods(
 def _wanted(table: pd.DataFrame, measures: str | Sequence[str] | None) -> list[str]:
     """Return the measures to draw; none if the table is one of distances between methods."""
     known = [name for name in table if f"{name}{FLOOR}" in table]
+    if not known and not set(map(str, table.index)) <= set(table):
+        raise ValueError(f"{TAKES}, got one with the columns {brief([str(c) for c in table])}.")
     if not known and measures is not None:
         raise ValueError(
             "the table holds one distance between methods, chosen by compare_methods(measure=...): "
@@ -105,11 +108,10 @@ def _draw(ax, values: np.ndarray, floors: np.ndarray) -> None:
     rows = np.arange(len(values))
     positive = np.concatenate([values, floors])
     positive = positive[np.isfinite(positive) & (positive > 0)]
+    left = 0.0
     if positive.size and positive.max() > LOG_RANGE * positive.min():
         ax.set_xscale("log")
         left = positive.min() / 2
-    else:
-        left = 0.0
     ax.hlines(rows, left, floors, color=style.GREY, linewidth=8, label="noise floor")
     ax.plot(values, rows, "o", color=style.BLUE, markersize=5, label="merged")
     ax.set_xlim(left=left)
@@ -123,10 +125,3 @@ def _draw_between(ax, table: pd.DataFrame) -> None:
         ax.plot(others, np.full(others.size, row), "o", color=style.BLUE, markersize=5, alpha=0.5)
     ax.set_xlim(left=0)
     style.set_title(ax, "distance from each other method")
-
-
-def _label_methods(axes: np.ndarray, methods: list[str]) -> None:
-    for ax in axes:
-        ax.set_yticks(range(len(methods)), methods)
-        ax.set_ylim(len(methods) - 0.5, -0.5)
-        ax.spines[["top", "right"]].set_visible(False)

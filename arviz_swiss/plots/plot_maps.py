@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import chi2
 
-from arviz_swiss.base.gaussian import Gaussian
 from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
@@ -17,7 +16,7 @@ MOST_POINTS = 2000
 
 
 class Cloud(NamedTuple):
-    """One batch in one panel: points, and the mean and covariance of the whole of them."""
+    """One batch in one panel: some points, and the mean and covariance of all."""
 
     points: np.ndarray
     mean: np.ndarray
@@ -85,9 +84,15 @@ def plot_maps(
         raise ValueError("plot_maps draws two parameters, but only one is selected.")
     axes, is_new = style.make_axes(3, axes, figsize, panel=(3.4, 3.2))
     _draw_batches(axes, _clouds(opened, pair), opened.labels, radius)
-    _draw_merged(axes, opened.present_moments, pair, radius)
-    labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free]
-    _finish(axes, labels[pair])
+    labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free][pair]
+    mean, covariance = opened.present_moments.mean[pair], opened.present_moments.covariance
+    for ax, title, centre in zip(axes, TITLES, (mean, np.zeros(2), mean), strict=True):
+        outline = _ellipse(centre, covariance[np.ix_(pair, pair)], radius)
+        ax.plot(*outline, color=style.BLACK, linewidth=2.0, label="merged")
+        ax.set_title(title, fontsize="medium")
+        ax.set_xlabel(labels[0])
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel(labels[1])
     if is_new:
         _legend(axes, opened.labels)
     return axes
@@ -121,49 +126,31 @@ def _some(draws: np.ndarray, most: int) -> np.ndarray:
     return rows[:: -(-len(rows) // most)]
 
 
-def _ellipse(cloud: Cloud, radius: float) -> np.ndarray:
+def _ellipse(mean: np.ndarray, covariance: np.ndarray, radius: float) -> np.ndarray:
     angle = np.linspace(0, 2 * np.pi, 121)
     circle = radius * np.array([np.cos(angle), np.sin(angle)])
-    return cloud.mean[:, None] + np.linalg.cholesky(cloud.covariance) @ circle
+    return mean[:, None] + np.linalg.cholesky(covariance) @ circle
 
 
 def _draw_batches(
     axes: np.ndarray, clouds: Sequence[Sequence[Cloud]], labels: Sequence[str], radius: float
 ) -> None:
-    few = _are_few(labels)
+    few = len(labels) <= len(style.CYCLE)
     colours = style.CYCLE[: len(labels)] if few else [style.BLUE] * len(labels)
     width, alpha = (1.4, 1.0) if few else (0.8, style.faintness(len(labels)))
     for (*stages, unscaled), label, colour in zip(clouds, labels, colours, strict=True):
         line = {"color": colour, "alpha": alpha}
         for ax, cloud in zip(axes, stages, strict=True):
             ax.plot(*cloud.points.T, ".", color=colour, markersize=1.5, alpha=0.25, zorder=0)
-            ax.plot(*_ellipse(cloud, radius), label=label, linewidth=width, **line)
-        axes[1].plot(*_ellipse(unscaled, radius), linewidth=width / 2, linestyle="--", **line)
-
-
-def _are_few(batches: Sequence[str]) -> bool:
-    """Tell whether each batch has a colour, and a line in the legend, of its own."""
-    return len(batches) <= len(style.CYCLE)
-
-
-def _draw_merged(axes: np.ndarray, present: Gaussian, pair: np.ndarray, radius: float) -> None:
-    covariance, mean = present.covariance[np.ix_(pair, pair)], present.mean[pair]
-    for ax, centre in zip(axes, (mean, np.zeros(2), mean), strict=True):
-        cloud = Cloud(np.empty((0, 2)), centre, covariance)
-        ax.plot(*_ellipse(cloud, radius), color=style.BLACK, linewidth=2.0, label="merged")
-
-
-def _finish(axes: np.ndarray, labels: Sequence[str]) -> None:
-    for ax, title in zip(axes, TITLES, strict=True):
-        ax.set_title(title, fontsize="medium")
-        ax.set_xlabel(labels[0])
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel(labels[1])
+            outline = _ellipse(cloud.mean, cloud.covariance, radius)
+            ax.plot(*outline, label=label, linewidth=width, **line)
+        outline = _ellipse(unscaled.mean, unscaled.covariance, radius)
+        axes[1].plot(*outline, linewidth=width / 2, linestyle="--", **line)
 
 
 def _legend(axes: np.ndarray, batches: Sequence[str]) -> None:
     handles, names = axes[0].get_legend_handles_labels()
-    if not _are_few(batches):
+    if len(batches) > len(style.CYCLE):
         handles, names = [handles[0], handles[-1]], [f"{len(batches)} batches", names[-1]]
     for handle in style.legend_above(axes[0].figure, handles, names).legend_handles:
         handle.set_alpha(1.0)

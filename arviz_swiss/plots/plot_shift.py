@@ -2,29 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import xarray as xr
 from scipy.stats import norm
 
-from arviz_swiss.base.gaussian import Gaussian
 from arviz_swiss.checking.evidence import Finding
 from arviz_swiss.checking.findings import find_all, named_batches
 from arviz_swiss.checking.report import Report, check_report
 from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.plots import style
-
-
-class Forest(NamedTuple):
-    """One panel: the batches' means and half-widths, and how far chance scatters the means."""
-
-    mean: np.ndarray
-    half: np.ndarray
-    scatter: np.ndarray
-    merged_mean: float
-    merged_half: float
 
 
 def plot_shift(
@@ -101,14 +89,18 @@ def plot_shift(
     labels = style.element_labels(opened.layout, labeller, opened.transformed)[opened.free]
     count = style.limit_panels(labels[positions])
     batches, doubted = opened.labels, _doubted(opened, report)
+    ticks = style.some_ticks(len(batches), doubted)
     height = float(np.clip(0.2 * len(batches), 1.5, 8.0))
     axes, is_new = style.make_axes(count, axes, figsize, panel=(2.6, height + 0.6), sharey=True)
     for ax, position in zip(axes, positions, strict=False):
-        _draw(ax, _forest(opened.maps, opened.present_moments, position, width), doubted)
+        _draw(ax, opened, position, width, doubted)
         style.set_title(ax, labels[position])
         ax.spines[["left", "top", "right"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
-    _label_batches(axes, batches, doubted)
+        ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
+        ax.set_ylim(len(batches) - 0.5, -0.5)
+        for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
+            text.set_color(style.VERMILLION if tick in doubted else style.BLACK)
     if is_new:
         style.legend_above(axes[0].figure, axes[0].get_legend_handles_labels()[0])
     return axes
@@ -116,59 +108,34 @@ def plot_shift(
 
 def _doubted(merged: Merged, report: Report | None) -> list[int]:
     """Return the batches in doubt, the worst first; without a report, by moments alone."""
-    findings: Sequence[Finding] = (
-        find_all(merged, merged.diagnostics)
-        if report is None
-        else check_report(report, merged).findings
-    )
+    if report is None:
+        findings: Sequence[Finding] = find_all(merged, merged.diagnostics)
+    else:
+        findings = check_report(report, merged).findings
     return [merged.labels.index(label) for label in named_batches(findings)]
 
 
-def _forest(maps: xr.Dataset, present: Gaussian, position: int, width: float) -> Forest:
-    variance = maps["covariance"].values[:, position, position]
-    pooled = float(maps["pooled_covariance"].values[position, position])
-    scatter = maps["power"].values * variance - pooled
-    return Forest(
-        maps["mean"].values[:, position],
-        width * np.sqrt(variance),
-        width * np.sqrt(np.maximum(scatter, 0.0) * float(maps["stands_for"])),
-        float(present.mean[position]),
-        width * float(np.sqrt(present.covariance[position, position])),
-    )
-
-
-def _draw(ax: Any, forest: Forest, doubted: Sequence[int]) -> None:
-    rows = np.arange(forest.mean.size)
+def _draw(ax: Any, merged: Merged, at: int, width: float, doubted: Sequence[int]) -> None:
+    """Draw one parameter: the merged interval, how far chance scatters the means, the batches."""
+    maps, present = merged.maps, merged.present_moments
+    means, variances = maps["mean"].values[:, at], maps["covariance"].values[:, at, at]
+    centre, merged_half = present.mean[at], width * np.sqrt(present.covariance[at, at])
+    chance = maps["power"].values * variances - maps["pooled_covariance"].values[at, at]
+    scatter = width * np.sqrt(np.maximum(chance, 0.0) * float(maps["stands_for"]))
+    halves = width * np.sqrt(variances)
+    rows = np.arange(means.size)
+    thick, size = (1.0, 2.0) if rows.size > style.MOST_TICKS else (2.0, 4.0)
+    span = {"color": style.SKY, "alpha": 0.35, "linewidth": 0, "label": "merged"}
+    ax.axvspan(centre - merged_half, centre + merged_half, **span)
+    ax.axvline(centre, color=style.BLACK, linewidth=0.8)
+    bars = {"color": style.GREY, "linewidth": thick / 2, "label": "expected scatter of means"}
+    ax.hlines(rows, centre - scatter, centre + scatter, **bars)
     is_doubted = np.isin(rows, doubted)
-    dense = rows.size > style.MOST_TICKS
-    thick, size = (1.0, 2.0) if dense else (2.0, 4.0)
-    low, high = forest.merged_mean - forest.merged_half, forest.merged_mean + forest.merged_half
-    ax.axvspan(low, high, color=style.SKY, alpha=0.35, linewidth=0, label="merged")
-    ax.axvline(forest.merged_mean, color=style.BLACK, linewidth=0.8)
-    ax.hlines(
-        rows,
-        forest.merged_mean - forest.scatter,
-        forest.merged_mean + forest.scatter,
-        color=style.GREY,
-        linewidth=thick / 2,
-        label="expected scatter of means",
-    )
-    marks = (
+    for is_marked, colour, marker, markersize, label in (
         (~is_doubted, style.BLUE, "o", size, "batches"),
         (is_doubted, style.VERMILLION, "X", size + 3, "in doubt"),
-    )
-    for is_marked, colour, marker, markersize, label in marks:
+    ):
         if is_marked.any():
-            mean, half = forest.mean[is_marked], forest.half[is_marked]
-            ax.hlines(rows[is_marked], mean - half, mean + half, color=colour, linewidth=thick)
-            ax.plot(mean, rows[is_marked], marker, color=colour, markersize=markersize, label=label)
-
-
-def _label_batches(axes: np.ndarray, batches: list[str], doubted: Sequence[int]) -> None:
-    """Label the batches: all where there is room, else some, and first of all those in doubt."""
-    ticks = style.some_ticks(len(batches), doubted)
-    for ax in axes:
-        ax.set_yticks(ticks, [batches[tick] for tick in ticks], fontsize="small")
-        ax.set_ylim(len(batches) - 0.5, -0.5)
-        for tick, text in zip(ticks, ax.get_yticklabels(), strict=False):
-            text.set_color(style.VERMILLION if tick in doubted else style.BLACK)
+            mean, half, row = means[is_marked], halves[is_marked], rows[is_marked]
+            ax.hlines(row, mean - half, mean + half, color=colour, linewidth=thick)
+            ax.plot(mean, row, marker, color=colour, markersize=markersize, label=label)

@@ -43,10 +43,7 @@ def make_axes(
     panel: tuple[float, float],
     **options,
 ) -> tuple[np.ndarray, bool]:
-    """Return `count` axes, the user's or new ones, and whether they are new.
-
-    So many as go `together` share a row.
-    """
+    """Return so many axes, those `together` in one row, and whether they are new."""
     if axes is not None:
         given = np.ravel(np.asarray(axes, dtype=object))
         if len(given) != count:
@@ -106,10 +103,7 @@ def faintness(count: int) -> float:
 
 
 def some_ticks(count: int, first: Sequence[int]) -> list[int]:
-    """Return the positions to label: all if they are few, else as many as there is room for.
-
-    Those in `first` rather than others, the most important first.
-    """
+    """Return as many positions as there is room to label, those in `first` before others."""
     if count <= MOST_TICKS:
         return list(range(count))
     gap = -(-count // MOST_TICKS)

@@ -1,4 +1,4 @@
-"""Tests of arviz_swiss.measuring and its kernels in arviz_swiss.distances."""
+"""discrepancy(): the measures are what they are defined as, and the floors what chance gives."""
 
 import numpy as np
 import pytest

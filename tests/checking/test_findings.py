@@ -74,6 +74,7 @@ CASES = {
         [
             lambda sound: with_statistic(sound, "skewness", -0.99),
             lambda sound: certified(with_statistic(sound, "skewness", -1.01)),
+            lambda sound: refined(with_statistic(sound, "skewness", -1.01), 0.1),
             lambda sound: replace(sound, statistics=sound.merged.diagnostics),
         ],
     ),
@@ -186,20 +187,19 @@ class LogRate:
         return self.events - self.exposure * np.exp(x)
 
 
-def odd_case(odd=60.0, others=25.0, batches=8):
-    """Return densities and draws of which one batch has far more events, and the exact moments."""
-    rng = np.random.default_rng(3)
-    densities = [LogRate(others) for _ in range(batches - 1)] + [LogRate(odd)]
+def log_rates(events):
+    """Return densities and draws of batches with so many events, and the exact moments."""
+    rng, batches, total = np.random.default_rng(3), len(events), sum(events)
     draws = {
-        f"b{b}": {"u": np.log(rng.gamma(batches * one.events, size=(4, 500)) / batches)}
-        for b, one in enumerate(densities)
+        f"b{b}": {"u": np.log(rng.gamma(batches * count, size=(4, 500)) / batches)}
+        for b, count in enumerate(events)
     }
-    total = sum(one.events for one in densities)
-    return densities, draws, digamma(total) - np.log(batches), np.sqrt(polygamma(1, total))
+    mean, sd = digamma(total) - np.log(batches), np.sqrt(polygamma(1, total))
+    return [LogRate(count) for count in events], draws, mean, sd
 
 
 def test_an_odd_batch_is_not_to_be_dropped_once_there_is_a_certificate():
-    densities, draws, mean, sd = odd_case()
+    densities, draws, mean, sd = log_rates([25.0] * 7 + [60.0])
 
     def off(merged):
         return abs(float(merged["posterior"]["u"].mean()) - mean) / sd
@@ -259,3 +259,37 @@ def test_few_draws_are_no_finding_once_they_are_corrected_for():
     assert not is_found(batches, covariance="diagonal")
     too_few = [{"x": one["x"][:, :12]} for one in batches]
     assert is_found(too_few, covariance="corrected")
+
+
+@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
+@pytest.mark.parametrize("covariance", ["sample", "shrunk", "corrected"])
+@pytest.mark.parametrize(("draws", "is_enough"), [(150, True), (12, False)])
+def test_a_correction_is_advised_only_where_it_mends(covariance, draws, is_enough):
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(2, draws, 12))} for _ in range(4)]
+    merged = merged_quietly(batches, covariance=covariance)
+    opened = open_merged(merged, "posterior")
+    findings = list(finders.find_few_draws(Evidence(opened, opened.diagnostics)))
+    assert bool(findings) == (covariance != "corrected" or not is_enough)
+    for finding in findings:
+        assert ('covariance="corrected"' in finding.remedy) == is_enough
+
+
+def test_refine_is_advised_only_where_it_is_not_refused(sound):
+    plain = sound.merged
+    assert finders.remove_error(plain).startswith("refine(merged, models)")
+    for attrs in ({"swiss_dropped": ["b9"]}, {"swiss_local": "effect"}):
+        posterior = plain.draws.assign_attrs(attrs)
+        advised = finders.remove_error(with_group(sound, "posterior", posterior).merged)
+        assert advised.startswith("merge fewer, larger batches")
+        assert "refine(" not in advised
+
+
+def test_certify_is_not_advised_for_newly_made_draws():
+    densities, draws, _, _ = log_rates([18.0, 32.0, 24.0, 21.0, 30.0, 25.0])
+    for method, is_advised in (("swiss", True), ("consensus", False)):
+        merged = merged_quietly(draws, method=method)
+        refined = az_swiss.refine(merged, densities, random_seed=1, progressbar=False)
+        assert ("certify(" in str(az_swiss.report(refined))) == is_advised
+    with pytest.raises(ValueError, match="cannot be certified"):
+        az_swiss.certify(refined, densities, progressbar=False)

@@ -144,6 +144,18 @@ def test_the_report_of_another_merge_is_refused(merged):
         az_swiss.summary(merged, report="all")
 
 
+def test_the_report_of_other_draws_with_the_same_labels_is_refused():
+    rng = np.random.default_rng(0)
+    first, second = (
+        az_swiss.merge([{"x": rng.normal(size=(2, 100))} for _ in range(3)], kind="inflated")
+        for _ in range(2)
+    )
+    report = az_swiss.report(first)
+    assert len(az_swiss.summary(first, report=report)) == 3
+    with pytest.raises(ValueError, match="of another merge of batches with these labels"):
+        az_swiss.summary(second, report=report)
+
+
 def test_rounding(summary):
     assert summary(round_to=1)["rhat"].isin([1.0]).all()
 

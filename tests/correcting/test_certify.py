@@ -1,10 +1,9 @@
-import re
 import warnings
 
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.special import expit, logsumexp
+from certify_cases import Normal, TwoModes, draw_on_grid, khat_of, logistic_case, normal_case
 from scipy.stats import norm
 from verdicts import certificate_verdict
 
@@ -12,68 +11,6 @@ import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
 
 QUIET = {"progressbar": False}
-
-
-class Normal:
-    """A flat or normal prior of mean zero, and a normal likelihood, in independent directions."""
-
-    def __init__(self, centre, sd, prior_sd=np.inf):
-        self.centre, self.sd, self.prior_sd = np.atleast_1d(centre), sd, prior_sd
-
-    def log_prior(self, x):
-        return -0.5 * np.sum((x / self.prior_sd) ** 2, axis=1)
-
-    def grad_log_prior(self, x):
-        return -x / self.prior_sd**2
-
-    def log_likelihood(self, x):
-        return -0.5 * np.sum(((x - self.centre) / self.sd) ** 2, axis=1)
-
-    def grad_log_likelihood(self, x):
-        return (self.centre - x) / self.sd**2
-
-    def draw(self, rng, power=1.0, prior_power=1.0, shape=(2, 400)):
-        precision = power / self.sd**2 + prior_power / self.prior_sd**2
-        mean = power * self.centre / self.sd**2 / precision
-        return rng.normal(mean, precision**-0.5, size=(*shape, self.centre.size))
-
-
-class TwoModes(Normal):
-    """A likelihood with modes at plus and minus the centre, one of them heavier."""
-
-    def __init__(self, centre, sd, heavy):
-        super().__init__(centre, sd)
-        self.logs = np.log([heavy, 1 - heavy])
-
-    def _parts(self, x):
-        return self.logs + norm.logpdf(x[:, :1], [-self.centre[0], self.centre[0]], self.sd)
-
-    def log_likelihood(self, x):
-        return logsumexp(self._parts(x), axis=1)
-
-    def grad_log_likelihood(self, x):
-        parts = self._parts(x)
-        shares = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
-        pulls = (np.array([-1, 1]) * self.centre[0] - x) / self.sd**2
-        return np.sum(shares * pulls, axis=1, keepdims=True)
-
-
-def normal_case(kind="inflated", batches=4, size=3, seed=0):
-    rng = np.random.default_rng(seed)
-    densities = [Normal(rng.normal(0, 0.5, size), 1.0, 2.0) for _ in range(batches)]
-    power, prior_power = {"inflated": (batches, 1), "fractionated": (1, 1 / batches)}[kind]
-    draws = [{"x": one.draw(rng, power, prior_power)} for one in densities]
-    return az_swiss.merge(draws, kind=kind), densities
-
-
-def khat_of(merged, densities):
-    """Return k-hat; a merge that is not certified warns, and must."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", az_swiss.MergeWarning)
-        certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
-    certificate = certified["swiss_certificate"]
-    assert bool(caught) != (certificate.attrs["status"] == "certified")
-    return float(certificate["khat"])
 
 
 @pytest.mark.parametrize("kind", ["inflated", "fractionated"])
@@ -164,14 +101,6 @@ def test_everything_survives_a_file(tmp_path):
     np.testing.assert_array_equal(again["posterior"]["x"], before["posterior"]["x"])
 
 
-def draw_on_grid(rng, density, power, shape=(2, 400)):
-    grid = np.linspace(-9, 9, 18001)
-    weights = np.exp(power * density.log_likelihood(grid[:, None]))
-    step = grid[1] - grid[0]
-    drawn = rng.choice(grid, size=(*shape, 1), p=weights / weights.sum())
-    return drawn + rng.uniform(-step / 2, step / 2, size=drawn.shape)
-
-
 def test_a_batch_of_another_shape_is_seen_and_harmless():
     rng = np.random.default_rng(4)
     densities = [*(Normal([0.0], 0.05) for _ in range(3)), TwoModes([3.0], 0.5, 0.5)]
@@ -181,159 +110,6 @@ def test_a_batch_of_another_shape_is_seen_and_harmless():
     certificate = az_swiss.certify(merged, densities, random_seed=1, **QUIET)["swiss_certificate"]
     assert certificate["khat"] < 0.5
     assert certificate["batch_khat"][:3].max() < 0.7 < certificate["batch_khat"][3]
-
-
-def logistic_case(logistic_regression, sample_batch, rng, batches=4, size=20):
-    truth = rng.normal(0, 0.4, size)
-    densities = []
-    for _ in range(batches):
-        design = rng.standard_normal((250, size))
-        outcomes = (rng.random(250) < expit(design @ truth)).astype(float)
-        densities.append(logistic_regression(design, outcomes, np.ones(250), sd=2.0))
-    draws = [
-        {"x": sample_batch(rng, one, size, power=batches).reshape(4, -1, size)} for one in densities
-    ]
-    return densities, draws
-
-
-def test_data_that_were_replaced_after_sampling_are_noticed(logistic_regression, sample_batch):
-    rng = np.random.default_rng(5)
-    densities, draws = logistic_case(logistic_regression, sample_batch, rng)
-    others, _ = logistic_case(logistic_regression, sample_batch, rng)
-    merged = az_swiss.refine(
-        az_swiss.merge(draws, kind="inflated"), densities, random_seed=1, **QUIET
-    )
-    assert khat_of(merged, densities) < 0.5
-    assert khat_of(merged, [*densities[:3], others[0]]) > 0.7
-
-
-@pytest.mark.parametrize("size", [1, 10])
-@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
-def test_draws_of_another_density_are_noticed(size):
-    # few parameters: the weights alone would mend the merge, but for a wrong posterior
-    merged, densities = normal_case(size=size)
-    wrong = [*densities[:2], Normal(densities[2].centre + 0.8, 1.0, 2.0), densities[3]]
-    with pytest.warns(az_swiss.MergeWarning, match=r"the draws of b2 \(off by .* do not come from"):
-        certified = az_swiss.certify(merged, wrong, random_seed=1, **QUIET)
-    offsets = certified["swiss_certificate"]["batch_offset"]
-    # four times the likelihood, and the prior
-    off = 0.8 * np.sqrt(size) * 4 / np.sqrt(4 + 0.25)
-    # 250 draws a batch
-    assert offsets[2] == pytest.approx(off, abs=4 * 250**-0.5)
-    assert offsets[[0, 1, 3]].max() < 4 * np.sqrt(size / 250)
-
-
-@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
-def test_densities_that_are_right_are_not_doubted():
-    doubted = 0
-    for seed in range(30):
-        merged, densities = normal_case(size=6, seed=seed)
-        certified = az_swiss.certify(merged, densities, draws=200, random_seed=1, **QUIET)
-        doubted += "do not come" in certificate_verdict(certified)
-    assert doubted == 0
-
-
-POWERS = {
-    # what batches were sampled from, and what merge was told
-    "plain told as inflated": ((1, 1), "inflated", 4.0),
-    "inflated told as fractionated": ((16, 1), "fractionated", 0.25),
-}
-
-
-@pytest.mark.parametrize("name", POWERS)
-def test_wrong_kinds_and_powers_are_noticed(name):
-    (power, prior_power), told, width = POWERS[name]
-    rng = np.random.default_rng(11)
-    densities = [Normal(rng.normal(3, 0.06, 1), 0.06, 10.0) for _ in range(16)]
-    draws = [{"x": one.draw(rng, power, prior_power, shape=(2, 500))} for one in densities]
-    with warnings.catch_warnings():
-        # where draws are narrower than told, the batches seem to disagree
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws, kind=told)
-    with pytest.warns(az_swiss.MergeWarning, match="^not certified .* wrong kind or powers"):
-        certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
-    # 16 batches of 64 draws: variances within a few errors of (2 / 1024)^(1/2)
-    widths = certified["swiss_certificate"]["batch_width"]
-    assert float(np.sqrt((widths**2).mean())) == pytest.approx(width, rel=0.1)
-    assert "merge with the kind= or powers=" in certificate_verdict(certified)
-    # refine does not mend what the weights are made of
-    with pytest.warns(az_swiss.MergeWarning, match=r"merge in every direction.* 16 batches"):
-        refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
-    with pytest.warns(az_swiss.MergeWarning, match="wrong kind or powers"):
-        az_swiss.certify(refined, densities, random_seed=1, **QUIET)
-
-
-def test_tempered_densities_are_noticed():
-    merged, densities = normal_case()
-    tempered = [Normal(one.centre, 0.5, 2.0) for one in densities]
-    with pytest.warns(az_swiss.MergeWarning, match=r"wrong kind or powers.*not tempered ones"):
-        az_swiss.certify(merged, tempered, random_seed=1, **QUIET)
-
-
-def test_draws_that_are_too_wide_are_not_certified_without_weights():
-    rng = np.random.default_rng(12)
-    densities = [Normal(rng.normal(0, 1, 2), 1.0) for _ in range(4)]
-    draws = [{"x": one.draw(rng, power=4, shape=(2, 500))} for one in densities]
-    merged = az_swiss.merge(draws, kind="inflated", method="pool")
-    with pytest.warns(az_swiss.MergeWarning, match=r"^usable .* no direction by more than \d\d%"):
-        certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
-    certificate = certified["swiss_certificate"]
-    assert certificate["khat"] < 0.5 and np.abs(certificate["mean_shift"]).max() < 0.2
-    assert certificate["sd_shift"].min() < -0.2
-    np.testing.assert_allclose(certificate["sd"], 0.5, rtol=0.1)
-
-
-@pytest.mark.parametrize("correlation, length", [(0.8, 1000), (0.9, 1000), (0.9, 250)])
-def test_chains_that_mix_slowly_are_not_doubted(correlation, length):
-    rng = np.random.default_rng(13)
-    doubted = 0
-    for _ in range(10):
-        densities = [Normal(rng.normal(0, 0.1, 2), 1.0) for _ in range(4)]
-        draws = []
-        for one in densities:
-            x = rng.standard_normal((2, length, 2))
-            for i in range(1, length):
-                x[:, i] = correlation * x[:, i - 1] + np.sqrt(1 - correlation**2) * x[:, i]
-            draws.append({"x": one.centre + x / 2})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", az_swiss.MergeWarning)
-            merged = az_swiss.merge(draws, kind="inflated")
-            certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
-        doubted += "given for them" in certificate_verdict(certified)
-    assert doubted == 0
-
-
-class Positive(Normal):
-    """A likelihood that ends at zero, where it is not zero."""
-
-    def log_prior(self, x):
-        return np.where((x > 0).all(axis=1), 0.0, -np.inf)
-
-    def grad_log_prior(self, x):
-        return np.zeros_like(x)
-
-    def draw(self, rng, power, shape=(2, 500)):
-        drawn = rng.normal(self.centre, self.sd / power**0.5, 20 * np.prod(shape))
-        return drawn[drawn > 0][: np.prod(shape)].reshape(*shape, 1)
-
-
-@pytest.mark.parametrize("centres", [(0.0, 0.0, 0.0, 0.0), (-0.25, 0.0, 0.25, 0.5)])
-def test_bounded_variables_on_their_own_scale_are_not_doubted(centres):
-    rng = np.random.default_rng(14)
-    densities = [Positive([centre], 0.5) for centre in centres]
-    draws = [{"scale": one.draw(rng, power=4)} for one in densities]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws, kind="inflated")
-    for seed in range(5):
-        with warnings.catch_warnings():
-            # others, such as of infinities that were subtracted, are errors
-            warnings.simplefilter("ignore", az_swiss.MergeWarning)
-            certified = az_swiss.certify(merged, densities, random_seed=seed, **QUIET)
-        verdict = certificate_verdict(certified)
-        assert "given for them" not in verdict
-        assert not verdict.startswith("not") or "bounds of scale[0]. Merge on an unb" in verdict
-        assert np.isnan(certified["swiss_certificate"]["batch_offset"]).all()
 
 
 def test_a_merge_wholly_without_density_is_not_certified():
@@ -444,142 +220,6 @@ def test_report_finds_what_is_not_certified():
     assert finding.remedy.startswith("pass the densities of the batches as they were sampled")
 
 
-COLLINEAR = 0.95
-FEW = {"chains": 60, "warmup": 40, "draws": 16}
-
-
-def collinear_case(logistic_regression, sample_batch, rng):
-    """Ten batches of 400 rows, with six slopes of predictors that are correlated by .95."""
-    rows, size, batches = 4000, 6, 10
-    common = rng.standard_normal((rows, 1))
-    own = rng.standard_normal((rows, size))
-    design = np.sqrt(COLLINEAR) * common + np.sqrt(1 - COLLINEAR) * own
-    outcomes = (rng.random(rows) < expit(design @ np.full(size, 0.25))).astype(float)
-    densities = [
-        logistic_regression(design[part], outcomes[part], np.ones(len(part)), sd=2.5)
-        for part in np.array_split(np.arange(rows), batches)
-    ]
-    draws = [
-        {"x": sample_batch(rng, one, size, power=batches, **FEW).reshape(4, -1, size)}
-        for one in densities
-    ]
-    whole = logistic_regression(design, outcomes, np.ones(rows), sd=2.5)
-    return densities, draws, whole
-
-
-def test_an_error_of_a_sum_of_slopes_is_not_overlooked(logistic_regression, sample_batch):
-    rng = np.random.default_rng(31)
-    densities, draws, whole = collinear_case(logistic_regression, sample_batch, rng)
-    merged = az_swiss.merge(draws, kind="inflated")
-    with pytest.warns(az_swiss.MergeWarning, match=r"^usable .*Call refine, or resample"):
-        doubted = az_swiss.certify(merged, densities, random_seed=1, **QUIET)["swiss_certificate"]
-    # by each parameter alone, nothing is wrong
-    shifts = np.abs([doubted["mean_shift"], doubted["sd_shift"]])
-    assert doubted["khat"] < 0.5 and shifts.max() < 0.2
-    assert doubted["mahalanobis_shift"] > 0.4
-    assert doubted["mahalanobis_error"] < 0.1
-
-    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
-    certified = az_swiss.certify(refined, densities, random_seed=1, **QUIET)
-    assert certified["swiss_certificate"].attrs["status"] == "certified"
-    reference = sample_batch(rng, whole, 6, **FEW).reshape(-1, 6)
-    precision = np.linalg.inv(np.cov(reference.T))
-    off = [
-        one["posterior"]["x"].mean(("chain", "draw")).values - reference.mean(axis=0)
-        for one in (merged, refined)
-    ]
-    before, after = (np.sqrt(one @ precision @ one) for one in off)
-    # 960 draws of the reference, 9,600 of the merge; they depend on one another, so count half
-    assert before > 0.4 and after < 2 * np.sqrt(6 * (1 / 480 + 1 / 4800))
-
-
-def test_too_few_draws_to_tell_are_said_so_and_as_many_as_advised_certify():
-    rng, size = np.random.default_rng(1), 100
-    densities = [Normal(rng.normal(0, 1.0, size), 1.0, 2.0) for _ in range(5)]
-    draws = [{"x": one.draw(rng, power=5, shape=(4, 1000))} for one in densities]
-    merged = az_swiss.merge(draws, kind="inflated", covariance="corrected")
-    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
-    with pytest.warns(az_swiss.MergeWarning, match="too few draws were weighed to tell"):
-        doubted = az_swiss.certify(refined, densities, random_seed=1, **QUIET)["swiss_certificate"]
-    assert doubted["covariance_error"] > 0.2
-    (needed,) = re.findall(r"draws=(\d+)", doubted.attrs["remedy"])
-    certified = az_swiss.certify(refined, densities, draws=int(needed), random_seed=1, **QUIET)
-    assert certified["swiss_certificate"].attrs["status"] == "certified"
-    precision = 5 + 1 / 4
-    mean = sum(one.centre for one in densities) / precision
-    off = refined["posterior"]["x"].mean(("chain", "draw")).values - mean
-    # draws get the moments that refine finds, which are exact here
-    np.testing.assert_allclose(off, 0.0, atol=1e-8)
-
-
-def test_a_joint_error_is_found_where_no_parameter_moves():
-    """Two parameters correlated by -.99: their sum is off, by .6 sds, each by .04."""
-    rng = np.random.default_rng(31)
-    covariance = np.array([[1.0, -0.99], [-0.99, 1.0]])
-    root, precision = np.linalg.cholesky(covariance), np.linalg.inv(covariance)
-
-    class Correlated:
-        def log_prior(self, x):
-            return np.zeros(len(x))
-
-        def grad_log_prior(self, x):
-            return np.zeros_like(x)
-
-        def log_likelihood(self, x):
-            return -0.5 * np.sum(x @ precision * x, axis=1)
-
-        def grad_log_likelihood(self, x):
-            return -x @ precision
-
-    draws = {"x": rng.standard_normal((4, 1000, 2)) @ root.T}
-    contents = containers.read(az_swiss.merge([draws], powers=1))
-    groups, maps = dict(contents.groups), contents.groups["swiss_transform"]
-    step = 0.6 * np.sqrt(2 * 0.01) / 2
-    groups["posterior"] = groups["posterior"] + step
-    groups["swiss_transform"] = maps.assign(target=maps["target"] + step)
-    wrong = containers.build(groups, contents.container)
-    with pytest.warns(az_swiss.MergeWarning, match=r"^usable .* move the mean by 0\.6"):
-        found = az_swiss.certify(wrong, [Correlated()], draws=4000, **QUIET)["swiss_certificate"]
-    assert np.abs(found["mean_shift"]).max() < 0.1
-    # the weights vary by exp(.36) - 1
-    error = float(found["mahalanobis_error"])
-    assert error == pytest.approx(np.sqrt(2 * 0.43 / 4000), rel=0.5)
-    assert float(found["mahalanobis_shift"]) == pytest.approx(0.6, abs=3 * error)
-
-
-def test_batches_that_do_not_overlap_are_said_so_and_swiss_mends_it(exact_draws):
-    rng = np.random.default_rng(32)
-    densities = [Normal([centre], 1.0) for centre in (-4.0, 4.0)]
-    draws = [{"x": exact_draws(rng, one.centre, np.eye(1) / 2, draws=400)} for one in densities]
-    with warnings.catch_warnings():
-        # so far apart, they disagree as well
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        apart, together = (
-            az_swiss.merge(draws, kind="inflated", method=method) for method in ("pool", "swiss")
-        )
-    with pytest.warns(az_swiss.MergeWarning, match=r"^not certified .*barely overlap.*\"swiss\""):
-        doubted = az_swiss.certify(apart, densities, random_seed=1, **QUIET)["swiss_certificate"]
-    assert doubted["overlap_error"] > 1
-    certified = az_swiss.certify(together, densities, random_seed=1, **QUIET)
-    assert certified["swiss_certificate"].attrs["status"] == "certified"
-    assert float(certified["posterior"]["x"].mean()) == pytest.approx(0, abs=1e-9)
-
-
-def test_batches_that_overlap_with_no_other_do_no_harm_where_the_posterior_is_not():
-    rng = np.random.default_rng(33)
-    densities = [Normal([centre], 1.0) for centre in (-12.0, 0.0, 12.0)]
-    draws = [{"x": one.draw(rng, power=3)} for one in densities]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws, kind="inflated", method="pool")
-    with pytest.warns(az_swiss.MergeWarning, match=r"^usable .*Call refine, or resample"):
-        weighed = az_swiss.certify(merged, densities, draws=2400, random_seed=1, **QUIET)
-    posterior = az_swiss.resample(weighed, draws=800, random_seed=1)["posterior"]["x"]
-    # only the middle batch's 800 draws have weight
-    assert abs(float(posterior.mean())) < 4 * 3**-0.5 * 800**-0.5
-    assert float(posterior.std()) == pytest.approx(3**-0.5, rel=4 * 1600**-0.5)
-
-
 def test_a_certificate_without_a_status_is_refused():
     merged, densities = normal_case()
     contents = containers.read(az_swiss.certify(merged, densities, random_seed=1, **QUIET))
@@ -601,36 +241,10 @@ def test_a_merged_object_without_the_chains_of_a_batch_is_not_certified():
         {
             name: group.isel(chain=[0, 1]) if "chain" in group.dims else group
             for name, group in containers.read(merged).groups.items()
-        },
-        containers.native_container(),
+        }
     )
     with pytest.raises(ValueError, match=r'batch 1 \("b1"\): none of its chains is left'):
         az_swiss.certify(some, densities, progressbar=False)
-
-
-def test_slow_chains_of_an_exact_refined_merge_are_not_to_be_resampled():
-    # moments are exact, but the weights would shift them by what few draws leave of the batches'
-    rng, size, correlation = np.random.default_rng(5), 20, 0.8
-    densities = [Normal(rng.normal(0, 1, size), 1.0) for _ in range(4)]
-    draws = []
-    for one in densities:
-        x = rng.standard_normal((4, 500, size))
-        for i in range(1, 500):
-            x[:, i] = correlation * x[:, i - 1] + np.sqrt(1 - correlation**2) * x[:, i]
-        draws.append({"x": one.centre + x / 2})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        merged = az_swiss.merge(draws, kind="inflated")
-    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
-    exact = np.mean([one.centre for one in densities], axis=0)
-    mean = refined["posterior"]["x"].mean(("chain", "draw"))
-    np.testing.assert_allclose(mean, exact, atol=1e-8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", az_swiss.MergeWarning)
-        found = az_swiss.certify(refined, densities, random_seed=1, **QUIET)["swiss_certificate"]
-    # about 8,000 / 9 effective draws of 20 parameters
-    assert found["mahalanobis_error"] == pytest.approx(np.sqrt(20 * 9 / 8000), rel=0.3)
-    assert "resample" not in found.attrs["remedy"]
 
 
 def test_draws_that_were_selected_since_are_said_so():

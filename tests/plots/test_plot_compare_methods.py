@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from drawn_batches import make_batches
 
@@ -23,6 +24,8 @@ def table():
 def test_takes_a_table_of_compare_methods(merged):
     with pytest.raises(TypeError, match="takes the table that compare_methods returns, got"):
         az_swiss.plot_compare_methods(merged)
+    with pytest.raises(ValueError, match=r"takes the table .* got one with the columns mean, sd"):
+        az_swiss.plot_compare_methods(pd.DataFrame({"mean": [0.0], "sd": [1.0]}, index=["mu"]))
     table = az_swiss.compare_methods(make_batches(3), methods=["swiss", "pool"], kind="inflated")
     with pytest.raises(ValueError, match="give compare_methods a reference"):
         az_swiss.plot_compare_methods(table, measures="iad")
