@@ -24,11 +24,9 @@ SURE_SLOPE = 0.001
 def expected_error(batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray) -> float:
     """Return by how many posterior sds (Mahalanobis) the mean of inflated batches is expected off.
 
-    Sees third derivatives that are the same for all data, as those of rates and of regressions with
-    a canonical link; `skewness_error` sees the others too, but needs the draws.
-
-    An order of magnitude; zero where chance explains it. NaN for batches that are not inflated, in
-    which the skewness of each batch makes up for it in the leading order, and for fewer than five.
+    An order of magnitude; zero where chance explains it. Sees third derivatives that are the same
+    for all data, as of regressions with a canonical link; `skewness_error` needs the draws. NaN for
+    fewer than five batches, and those not inflated, whose skewness makes up for it.
 
     Notes
     -----
@@ -89,10 +87,9 @@ def skewness_error(
 def prior_error(draws: np.ndarray, prior: Moments, pooled: Gaussian, missing_prior: float) -> float:
     """Return by how many posterior sds (Mahalanobis) the prior's shape puts the merged mean off.
 
-    The pooling takes a multiple of the prior as a Gaussian, minus ``B - 1`` of them from plain
-    batches. The multiple of what its log density's slope at the merged mean differs from that
-    Gaussian's remains in the score. The slope is that of the number of the prior's draws on either
-    side. An order of magnitude, from each parameter by itself; zero where chance explains it.
+    The multiple of the prior that the pooling takes as a Gaussian leaves in the score what its log
+    density's slope at the merged mean, by the numbers of draws on either side, differs from that
+    Gaussian's. An order of magnitude, by single parameters; zero where chance explains it.
     """
     spread = np.sqrt(np.diag(prior.covariance))
     away = (draws - pooled.mean) / spread

@@ -29,10 +29,7 @@ class Whitening(NamedTuple):
 
 
 class Density(NamedTuple):
-    """Kernel density estimate of one parameter: limits of its grid, bandwidth, values.
-
-    `below` and `above` are the shares of the draws that are too far out for the grid.
-    """
+    """Kernel density of one parameter on a grid, and the shares of draws `below` and `above` it."""
 
     low: float
     high: float
@@ -84,45 +81,29 @@ def excess_kurtosis(sample: np.ndarray) -> np.ndarray:
 def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Return every parameter's 1-Wasserstein distance, in sds of the reference."""
     first, second = np.sort(sample, axis=0), np.sort(reference, axis=0)
-    if len(first) != len(second):
-        # The distance is the area between the quantile functions, which are steps.
-        ends = np.union1d(
-            np.arange(1, len(first) + 1) / len(first), np.arange(1, len(second) + 1) / len(second)
-        )
-        middle = ends - np.diff(ends, prepend=0.0) / 2
-        widths = np.diff(ends, prepend=0.0)
-        first = first[(middle * len(first)).astype(int)]
-        second = second[(middle * len(second)).astype(int)]
-        distance = widths @ np.abs(first - second)
-    else:
-        distance = np.mean(np.abs(first - second), axis=0)
-    return distance / reference.std(axis=0, ddof=1)
+    # The distance is the area between the quantile functions, which are steps.
+    ends = np.union1d(*(np.arange(1, len(each) + 1) / len(each) for each in (first, second)))
+    widths = np.diff(ends, prepend=0.0)
+    middle = ends - widths / 2
+    steps = (each[(middle * len(each)).astype(int)] for each in (first, second))
+    return widths @ np.abs(np.subtract(*steps)) / reference.std(axis=0, ddof=1)
 
 
 def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
-    """Return every parameter's density estimate, with the bandwidth of `kde`'s own rule.
-
-    ``kde(draws, **options) -> grid, density, bandwidth``, as `data.statistics.kde`.
-    """
+    """Return every parameter's density, with the bandwidth of `kde`, as `data.statistics.kde`."""
     return [_density(column, kde) for column in np.ascontiguousarray(reference.T)]
 
 
 def _density(column: np.ndarray, kde: Callable) -> Density:
-    inside = _without_far(column)
+    # A grid up to draws that are far out would resolve no others.
+    first, third = np.quantile(column, [0.25, 0.75])
+    reach = FAR * (third - first) or np.inf
+    inside = column[(column > first - reach) & (column < third + reach)]
     _, _, bandwidth = kde(inside)
     low, high = inside.min() - 4 * bandwidth, inside.max() + 4 * bandwidth
     cells = int(np.clip(4 * (high - low) / bandwidth, GRID, 16 * GRID))
     values = _smooth(inside, low, high, bandwidth, cells, kde) * (inside.size / column.size)
     return Density(low, high, bandwidth, values, np.mean(column < low), np.mean(column > high))
-
-
-def _without_far(column: np.ndarray) -> np.ndarray:
-    """Return the draws but for those so far out that a grid up to them would resolve no others."""
-    first, third = np.quantile(column, [0.25, 0.75])
-    reach = FAR * (third - first)
-    if reach == 0:
-        return column
-    return column[(column > first - reach) & (column < third + reach)]
 
 
 def _smooth(column, low, high, bandwidth, cells, kde) -> np.ndarray:
@@ -199,8 +180,7 @@ def wasserstein_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray
 def integrated_absolute_floor(variance: np.ndarray, reference: list[Density]) -> np.ndarray:
     """Return the mean integrated absolute difference of two density estimates.
 
-    At each point an estimate with a Gaussian kernel has variance
-    ``(g / (2 h sqrt(pi)) - g^2) / n``, g its mean.
+    Each point of a Gaussian kernel's has variance ``(g / (2 h sqrt(pi)) - g^2) / n``, g its mean.
     """
     noise = [
         np.sqrt(np.maximum(d.values / (2 * d.bandwidth * np.sqrt(np.pi)) - d.values**2, 0)).sum()
@@ -219,8 +199,7 @@ def _mean_chi(degrees: int) -> float:
 
 def valleys(sample: np.ndarray, kde: Callable) -> np.ndarray:
     """Return the depth of the deepest valley between two modes, of every parameter."""
-    columns = np.ascontiguousarray(sample.T)
-    return np.array([valley(kde(column)[1]) for column in columns])
+    return np.array([valley(kde(column)[1]) for column in np.ascontiguousarray(sample.T)])
 
 
 def valley(density: np.ndarray) -> float:

@@ -1,8 +1,6 @@
 """What dependent draws are worth in independent ones, for many series at once.
 
-ArviZ's estimate, one series at a time, is in `data.statistics`: it halves the chains, and stands
-where users read it. This one serves tests and errors, where speed counts and all that matters is
-the order; on chains that mix, the two agree.
+For tests and errors, where speed counts; what users read is ArviZ's estimate (`data.statistics`).
 """
 
 import bisect
@@ -39,11 +37,9 @@ def effective_sizes(series: np.ndarray) -> np.ndarray:
 
 
 def quick_squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:
-    """Return the effective size of the squared centred draws, estimated at next to no cost.
+    """Return the effective size of centred squares at next to no cost: enough for a warning.
 
-    It takes a few parameters and first draws, and the chains for autoregressive of order one: the
-    lag-one autocorrelation r of the squares gives (1 - r) / (1 + r) effective draws a draw. Enough
-    for a warning, not for a correction.
+    From few parameters and first draws: lag-one autocorrelation r gives (1 - r) / (1 + r) a draw.
     """
     squares = centred_squares(arrays, free[:: -(-free.size // QUICK_PARAMETERS)], QUICK_DRAWS)
     variance = np.einsum("pcd,pcd->p", squares, squares)
@@ -56,10 +52,7 @@ def quick_squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray)
 def centred_squares(
     arrays: Sequence[np.ndarray], parameters: np.ndarray, draws: int | None = None
 ) -> np.ndarray:
-    """Return centred squares of the centred draws of some parameters: (parameter, chain, draw).
-
-    `arrays` are (chain, draw, ...); `parameters` count their elements end to end.
-    """
+    """Return centred squares of centred draws of some parameters, as (parameter, chain, draw)."""
     flat = [
         array[:, :draws].reshape(array.shape[0], array[0, :draws].shape[0], -1) for array in arrays
     ]

@@ -20,11 +20,10 @@ class Glance(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """A batch's moments over its free parameters.
+    """A batch's moments over its free parameters, and a glance at the shape of its draws.
 
     `covariance` is what the draws have and a map starts from; `precision` is what the pooling
-    counts, which differs from its inverse only when corrected for bias. `glance` is what some of
-    the draws tell of their shape.
+    counts, which differs from its inverse only when corrected for bias.
     """
 
     mean: np.ndarray
@@ -47,9 +46,8 @@ class Gaussian(NamedTuple):
 class Round(NamedTuple):
     """The moments after a gradient round, what has changed, and by how much noise alone would.
 
-    `step` is the Mahalanobis distance between the old and the new mean; `change` the norm of the
-    precision's relative change; `eigenvalues` are those of the new precision seen from the old, and
-    `unlimited` what they would be without limits: negative where the log density has no maximum.
+    `step` is the Mahalanobis length of the mean's, `change` the norm of the precision's relative
+    one; `unlimited` eigenvalues are negative where the log density has no maximum.
     """
 
     moments: Gaussian
@@ -62,10 +60,7 @@ class Round(NamedTuple):
 
 
 def precision_bias(effective: float, parameters: int) -> float:
-    """Return by how much 1 - sqrt(E[V] / V) the sds come out too small with so many draws.
-
-    For n draws ``E[S^-1] = (n - 1) / (n - d - 2) V^-1``.
-    """
+    """Return the share that sds are too small by: ``E[S^-1] = (n - 1) / (n - d - 2) V^-1``."""
     if effective <= parameters + 2:
         return 1.0
     return 1.0 - float(np.sqrt((effective - parameters - 2) / (effective - 1)))
@@ -84,11 +79,9 @@ def pool(
     missing_prior: float = 0.0,
     prior: Moments | None = None,
 ) -> Gaussian:
-    """Pool the batches' Gaussian approximations.
+    """Pool Gaussians: ``P = sum_b P_b / p_b + (1 - sum_b a_b / p_b) P_0``, and so ``P mu``.
 
-    ``P = sum_b P_b / p_b + (1 - sum_b a_b / p_b) P_0`` and likewise for ``P mu``; exact for
-    Gaussian sub-posteriors of every kind. The weights are ``1 / p_b``; `missing_prior` is ``1 -
-    sum_b a_b / p_b``, for which the prior's own moments are needed where it is not zero.
+    The weights are ``1 / p_b``; `missing_prior` is ``1 - sum_b a_b / p_b``.
     """
     terms = list(zip(weights, batches, strict=True))
     if missing_prior:

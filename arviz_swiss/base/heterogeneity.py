@@ -104,21 +104,18 @@ def heterogeneity(
     terms = np.array(squares) / powers
     degrees = every[0].distance.size * (len(every) - 1)
     corrected = float(terms @ fair)
-    upper, lower = (chi2.sf, chi2.cdf) if degrees else (lambda *_: 1.0,) * 2
-    tails = float(upper(corrected, degrees)), float(lower(corrected, degrees))
-    return Heterogeneity(float(terms.sum()), corrected, degrees, *tails)
+    tails = (chi2.sf(corrected, degrees), chi2.cdf(corrected, degrees)) if degrees else (1.0, 1.0)
+    return Heterogeneity(float(terms.sum()), corrected, degrees, *map(float, tails))
 
 
 def name_disagreeing(
     batches: Sequence[Moments], powers: np.ndarray, aside: Collection[int] = ()
 ) -> Disagreement:
-    """Name the batches that disagree with the rest.
+    """Name the batches that disagree with the rest; batches `aside` are not compared with.
 
     A batch that is far off pulls the pooled mean away from all others, which then seem to disagree
     too. So the worst batch is set aside, with those as clearly off, and the rest are pooled again,
-    until they agree. Of two batches that disagree, neither can be said to be the odd one: both are
-    named. When over a third of the batches, and more than two, would be named, or all but one, none
-    is. Batches `aside`, such as stuck ones, are not compared with.
+    until they agree. Of two batches that disagree, both are named; if too many would be, none is.
     """
     compared = [b for b in range(len(batches)) if b not in aside]
     rest, named = compared, list[int]()
@@ -141,12 +138,8 @@ def name_disagreeing(
 
 
 def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) -> list[int]:
-    """Return the batches to set aside next, the worst first.
-
-    Those at least half as far from the median batch as the furthest, if clearly off: the median
-    stays where it is while few are. Else the one with the least p-value.
-    """
-    distance = np.abs(_standardised(batches, powers)).max(axis=1)
+    """Return the batches to set aside next: those clearly off the median, else the least likely."""
+    distance = np.abs(_away(batches, powers)[1]).max(axis=1)
     distance[pvalues >= DISAGREE_ONE / len(batches)] = 0.0
     clear = distance >= max(CLEAR, distance.max() / 2)
     if not clear.any():
@@ -155,11 +148,12 @@ def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) 
     return order[clear[order]].tolist()
 
 
-def _standardised(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
-    """Return the means' distances from their median, in sds of what chance scatters them."""
+def _away(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means' distances from their median, in sds of a typical batch and of chance."""
     means = np.array([moments.mean for moments in batches])
     spread = np.sqrt([np.diag(moments.covariance) for moments in batches])
-    return (means - np.median(means, axis=0)) / (spread * np.sqrt(powers)[:, None])
+    away = means - np.median(means, axis=0)
+    return away / np.median(spread, axis=0), away / (spread * np.sqrt(powers)[:, None])
 
 
 def parameter_pvalues(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
@@ -181,11 +175,9 @@ def _pvalues(batches: Sequence[Moments], powers: np.ndarray) -> tuple[np.ndarray
 def cochran(
     means: np.ndarray, variances: np.ndarray, powers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Cochran's Q of each parameter's batch means by itself, and its p-value.
+    """Return Cochran's Q of each column of (batch, parameter) arrays, and its p-value.
 
-    Where other parameters scatter less than they should, as those that only the prior informs, Q of
-    all parameters together hides the one that scatters more. Means and variances are (batch,
-    parameter) arrays.
+    Where others scatter less than they should, Q of all together hides one that scatters more.
     """
     weights = 1.0 / (powers[:, None] * variances)
     centre = (weights * means).sum(axis=0) / weights.sum(axis=0)
@@ -197,18 +189,13 @@ def cochran(
 def standing_apart(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray:
     """Return each batch's p-value of being an outlier among the others, as they scatter.
 
-    Finds the batch that is far from the others where these scatter less than a random partition
-    makes them. Per parameter, the batch's mean is compared with the mean and the sd of the others'
-    (a t-test with two degrees of freedom less than there are batches); the least p-value counts,
-    multiplied by the number of parameters.
+    Per parameter a t-test of its mean against those of the others, with two degrees of freedom less
+    than there are batches; the least p-value counts, times the number of parameters.
     """
-    means = np.array([moments.mean for moments in batches])
-    spread = np.sqrt([np.diag(moments.covariance) for moments in batches])
-    count, parameters = means.shape
+    away, standard = _away(batches, powers)
+    count, parameters = away.shape
     if count < 4:
         return np.ones(count)
-    away = means - np.median(means, axis=0)
-    standard = _standardised(batches, powers)
     others = (standard.sum(axis=0) - standard) / (count - 1)
     squares = (standard**2).sum(axis=0) - standard**2 - (count - 1) * others**2
     sd = np.sqrt(np.maximum(squares, 0.0) / (count - 2))
@@ -216,5 +203,5 @@ def standing_apart(batches: Sequence[Moments], powers: np.ndarray) -> np.ndarray
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = gap / (sd * np.sqrt(count / (count - 1)))
     pvalues = np.where(gap > 0, 2 * t.sf(ratio, count - 2), 1.0)
-    pvalues[np.abs(away) < MATERIAL * np.median(spread, axis=0)] = 1.0
+    pvalues[np.abs(away) < MATERIAL] = 1.0
     return np.minimum(1.0, parameters * pvalues.min(axis=1))

@@ -73,10 +73,7 @@ def principal_map(factor: np.ndarray, spectrum: Spectrum) -> np.ndarray:
 
 
 def transport_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the symmetric T with ``T source T = target``: optimal transport between Gaussians.
-
-    With L the lower Cholesky factor of the source, ``T = L'^-1 (L' target L)^(1/2) L^-1``.
-    """
+    """Return the symmetric T with ``T source T = target``: ``L'^-1 (L' target L)^(1/2) L^-1``."""
     factor = cholesky(source)
     values, vectors = spectrum(factor, target)
     left = blas.dtrsm(1.0, factor, vectors, side=0, lower=1, trans_a=1)
@@ -116,11 +113,6 @@ def wasserstein_barycenter(
     if change > 1e-6:
         raise np.linalg.LinAlgError(f"no barycenter after {iterations} rounds: change {change:.1e}")
     return centre
-
-
-def unexplained(covariance: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Return each parameter's share of variance that the other parameters do not explain."""
-    return 1.0 / (np.diag(covariance) * np.diag(precision))
 
 
 def dependent(covariance: np.ndarray) -> np.ndarray:
@@ -167,11 +159,7 @@ def embed(affine: AffineMap, free: np.ndarray, constants: np.ndarray) -> AffineM
 
 
 def invert(affine: AffineMap, units: np.ndarray) -> AffineMap:
-    """Return the map that undoes `affine`, in the parameters' units, such as their sds.
-
-    Entry (i, j) of a map carries the unit of parameter i over that of j, and the solver needs them
-    of one size.
-    """
+    """Return the map that undoes `affine`, solved in units that make its entries of one size."""
     scaled = affine.scale * (units / units[:, None])
     back = np.linalg.inv(scaled) * (units[:, None] / units)
     return AffineMap(back, affine.target, affine.source)

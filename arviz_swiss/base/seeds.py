@@ -7,16 +7,12 @@ import numpy as np
 
 
 def generator(random_seed: Any) -> np.random.Generator:
-    """Return NumPy's generator of an integer, a Generator (which it is then), a seed or None.
-
-    ValueError if NumPy cannot make one of it; a bool is refused too.
-    """
-    refused = "random_seed must be an integer of at least 0, a Generator or None, got "
-    if isinstance(random_seed, bool | np.bool_):
-        raise ValueError(f"{refused}{random_seed!r}.")
-    if isinstance(random_seed, numbers.Integral):
-        random_seed = int(random_seed)
+    """Return NumPy's generator of an integer, a Generator or None; ValueError for anything else."""
     try:
-        return np.random.default_rng(random_seed)
+        if isinstance(random_seed, bool | np.bool_):
+            raise TypeError("a bool is no seed")
+        is_integer = isinstance(random_seed, numbers.Integral)
+        return np.random.default_rng(int(random_seed) if is_integer else random_seed)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{refused}{random_seed!r}.") from error
+        wanted = "an integer of at least 0, a Generator or None"
+        raise ValueError(f"random_seed must be {wanted}, got {random_seed!r}.") from error

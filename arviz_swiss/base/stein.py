@@ -16,10 +16,7 @@ from arviz_swiss.base.effective import effective_sizes
 
 
 class Spread(NamedTuple):
-    """Variance of draws over that of the density, with its error.
-
-    `size` is the effective size it is from, and `freedom` what its error is worth in degrees.
-    """
+    """Variance of draws over the density's, its error, effective size and degrees of freedom."""
 
     ratio: float
     error: float
@@ -33,11 +30,10 @@ def _freedom(sizes: np.ndarray, count: int) -> np.ndarray:
 
 
 def offset(scores: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
-    """Tell how far draws are off the density that these scores are of: the mean score is zero.
+    """Tell how far draws are off the density of these (chain, draw, parameter) scores.
 
     Return how many sds the mean of the density would be off, were it Gaussian; and the sum of the
-    directions' squared statistics, about chi-squared with as many degrees of freedom. Scores are
-    (chain, draw, parameter), the covariance is that of the draws.
+    directions' squared statistics, about chi-squared with as many degrees of freedom.
     """
     whitened = scores @ linalg.cholesky(covariance)
     mean, sd = whitened.mean(axis=(0, 1)), whitened.std(axis=(0, 1), ddof=1)
@@ -71,12 +67,9 @@ def _centres(draws: np.ndarray) -> np.ndarray:
     if chains > 1:
         sums = draws.sum(axis=1, keepdims=True)
         return (sums.sum(axis=0) - sums) / ((chains - 1) * length)
-    halves = np.array_split(draws, 2, axis=1)
-    means = [half.mean(axis=1, keepdims=True) for half in halves]
-    return np.concatenate(
-        [np.broadcast_to(mean, half.shape) for half, mean in zip(halves, means[::-1], strict=True)],
-        axis=1,
-    )
+    first, second = np.array_split(draws, 2, axis=1)
+    means = [half.mean(axis=1, keepdims=True) for half in (second, first)]
+    return np.repeat(np.concatenate(means, axis=1), [first.shape[1], second.shape[1]], axis=1)
 
 
 def pooled_spread(spreads: Sequence[Spread]) -> Spread:

@@ -18,10 +18,8 @@ SIGNS = 20
 class Mixture(NamedTuple):
     """The density of the mixture that draws of several sources make, up to a constant.
 
-    `constants` are the sources' log normalising constants, the first one zero; `shares` is a
-    (draw, source) array of the parts that the sources have in the mixture at each draw;
-    `uncertainty` a root R of the constants' covariance, R R', in the gauge where their mean by the
-    numbers of draws is known.
+    `constants` are the sources' log normalising constants, the first one zero; `shares` the
+    (draw, source) parts of the mixture; `uncertainty` a root R of the constants' covariance R R'.
     """
 
     log_density: np.ndarray
@@ -129,8 +127,7 @@ def _uncertainty(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def mixture_error(mixture: Mixture, weights: np.ndarray) -> float:
     """Return how uncertain the constants leave the log weights of draws: the sd of the worst part.
 
-    Sources that overlap with no other count by the weight that their draws have: where the target
-    has no mass, they do no harm. Weights sum to one.
+    Sources that overlap with no other do no harm where the target has no mass.
     """
     if mixture.uncertainty.size == 0:
         return 0.0
@@ -140,11 +137,9 @@ def mixture_error(mixture: Mixture, weights: np.ndarray) -> float:
 
 
 class Change(NamedTuple):
-    """What weights do to the moments of draws in the direction where they do most.
+    """What weights do to the mean (Mahalanobis) and to an sd (relative) where they do most.
 
-    `shift` is the Mahalanobis length of the mean's shift, `stretch` the largest relative change of
-    an sd; `shift_error` is the root mean square of `shift` if it is noise alone, `stretch_error`
-    what noise alone makes of `stretch` in one of twenty cases.
+    Noise alone has `shift_error` as root mean square, and `stretch_error` in one of twenty cases.
     """
 
     shift: float
@@ -197,8 +192,8 @@ def _stretch(change: np.ndarray) -> float:
 def beyond_noise(change: Change) -> tuple[float, float]:
     """Return shift and stretch without what noise adds to them, zero where it explains them.
 
-    The square of a shift is too large by that of its error, on average. A stretch t that stands
-    out from noise of norm e shows as t + e^2 / 4t, the largest eigenvalue of a disturbed matrix.
+    A shift's square is too large by that of its error; a stretch t with noise of norm e shows as
+    t + e^2 / 4t, the largest eigenvalue of a disturbed matrix.
     """
     shift = np.sqrt(max(change.shift**2 - change.shift_error**2, 0.0))
     inside = change.stretch**2 - change.stretch_error**2
@@ -218,10 +213,7 @@ def weighted_moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarra
 
 
 def systematic(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `count` positions in order, each as often as its weight says, rounded up or down.
-
-    The weights sum to one.
-    """
+    """Return `count` positions in order, each as often as its weight, of a sum of one, says."""
     steps = (rng.random() + np.arange(count)) / count
     # the last sum may fall short of one by rounding
     return np.searchsorted(np.cumsum(weights), steps).clip(max=weights.size - 1)

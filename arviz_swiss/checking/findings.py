@@ -25,7 +25,7 @@ from arviz_swiss.merging.diagnostics import (
     doubt_kind,
 )
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
+from arviz_swiss.merging.warn import advise_skewed, suggest_transforms
 
 SKEWED = 1.0
 # Expected errors in posterior sds: worth a sentence, and a finding.
@@ -113,14 +113,13 @@ def find_skewed(evidence: Evidence) -> Iterator[Finding]:
     own = {name: variables == name for name in names}
     ranges = {name: (least[:, own[name]].min(), greatest[:, own[name]].max()) for name in names}
     suggested = suggest_transforms(variables[strong], skewness[strong], ranges)
-    advice = SkewAdvice(merged.transformed, suggested, merged.kind)
     yield Finding(
         "skewed",
         (),
         f"{brief(merged.parameters[strong])} is strongly skewed in the space of the merge "
         f"(skewness {skewness[np.argmax(np.abs(skewness))]:.1f}): far from Gaussian, where the "
         "merge is exact.",
-        f"{advise_skewed(names, advice)}.",
+        f"{advise_skewed(names, merged.transformed, suggested, merged.kind)}.",
     )
 
 

@@ -87,10 +87,7 @@ def is_container(obj: Any) -> bool:
 
 
 def read(obj: Any, group: str = "posterior") -> Contents:
-    """Return the groups of a container, a path, a dict of arrays or a sampler's fit.
-
-    A Dataset or a dict of arrays stands for `group`.
-    """
+    """Return the groups of a container, path or fit; a Dataset or dict of arrays is `group`."""
     if not isinstance(group, str):
         raise Refused(f"group must be the name of a group, got {group!r}.")
     if is_inference_data(obj):
@@ -147,11 +144,9 @@ def check_group(
 
 
 def safe_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes in the forms that netCDF and zarr both keep.
+    """Return the attributes in the forms that netCDF and zarr both keep, without those of none.
 
-    Text, numbers and flat lists of two or more of one sort stay; a list of one becomes its element;
-    booleans become integers; anything else (None, dicts, empty or mixed lists, integers of more
-    than 64 bits) has no faithful form and is left out.
+    A list of one becomes its element; None, dicts and empty or mixed lists have no faithful form.
     """
     return {name: safe for name, value in attrs.items() if (safe := _safe_attr(value)) is not None}
 
@@ -159,18 +154,14 @@ def safe_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _safe_attr(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, int):
-        return value if abs(value) < 2**63 else None
+    if isinstance(value, bool | int):
+        return int(value) if abs(value) < 2**63 else None
     if isinstance(value, str | float):
         return value
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and value:
         values = [_safe_attr(element) for element in value]
-        is_text = all(isinstance(element, str) for element in values)
-        if not values or not (is_text or all(isinstance(v, int | float) for v in values)):
-            return None
-        return values[0] if len(values) == 1 else values
+        if any(all(isinstance(v, sort) for v in values) for sort in (str, int | float)):
+            return values[0] if len(values) == 1 else values
     return None
 
 
@@ -184,18 +175,17 @@ def check_axes(arrays: Mapping[str, Any]) -> None:
         if not hasattr(array, "__array__") and not isinstance(array, list | tuple | Number):
             continue
         shape = np.shape(array)
-        if len(shape) > 1 and shape[0] <= shape[1]:
-            continue
         if len(shape) < 2:
             raise Refused(
                 f"variable {name}: shape {shape}, but the first two axes are chains and draws. "
                 f"{NO_CHAIN_AXIS}."
             )
-        raise Refused(
-            f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
-            f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the axes: "
-            f'xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
-        )
+        if shape[0] > shape[1]:
+            raise Refused(
+                f"variable {name}: shape {shape}, which would be {shape[0]} chains of {shape[1]} "
+                f"draws. {NO_CHAIN_AXIS}. If there really are more chains than draws, name the "
+                f'axes: xarray.Dataset({{"{name}": (("chain", "draw", ...), x)}}).'
+            )
 
 
 def check_sizes(name: str, chains: int, draws: int) -> None:
@@ -242,15 +232,12 @@ def _open_file(path: str, group: str) -> Groups:
     """Open a netCDF or zarr file lazily and uncached, so that a batch is in memory only in use."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"no file or folder {path!r}")
-    engine = "zarr" if os.path.isdir(path) or path.endswith((".zarr", ".zip")) else _netcdf_engine()
+    netcdf = "h5netcdf" if importlib.util.find_spec("h5netcdf") else "netcdf4"
+    engine = "zarr" if os.path.isdir(path) or path.endswith((".zarr", ".zip")) else netcdf
     opened = xr.open_groups(path, engine=engine, cache=False)
     root = opened.pop("/", xr.Dataset())
     groups = {name.strip("/"): _inherit(dataset, root.coords) for name, dataset in opened.items()}
     return groups or ({group: root} if root.data_vars else {})
-
-
-def _netcdf_engine() -> str:
-    return "h5netcdf" if importlib.util.find_spec("h5netcdf") else "netcdf4"
 
 
 def _convert(obj: Any, group: str) -> Groups:
@@ -265,31 +252,26 @@ def _convert(obj: Any, group: str) -> Groups:
     for name, arrays in by_group.items():
         if not str(name).endswith(("data", "_attrs")):
             check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
+    is_old = native_container() == "InferenceData"
+    # ArviZ 1.x converts samplers' fits by functions named after the library only.
+    from_library = getattr(arviz, f"from_{type(obj).__module__.partition('.')[0]}", None)
     if is_mapping:
-        by_group = {name: _as_arrays(arrays) for name, arrays in by_group.items()}
-        converted = (
-            arviz.from_dict(**by_group, **options)
-            if native_container() == "InferenceData"
-            else arviz.from_dict(by_group, **options)
-        )
-    elif native_container() == "InferenceData":
+        # not every ArviZ takes lists for arrays
+        arrays = {
+            name: {k: np.asarray(v) if isinstance(v, list | tuple) else v for k, v in own.items()}
+            for name, own in by_group.items()
+        }
+        if is_old:
+            converted = arviz.from_dict(**arrays, **options)
+        else:
+            converted = arviz.from_dict(arrays, **options)
+    elif is_old:
         converted = arviz.convert_to_inference_data(obj, group=group)
+    elif from_library:
+        converted = from_library(obj)
     else:
-        # ArviZ 1.x converts samplers' fits by functions named after the library only.
-        library = type(obj).__module__.partition(".")[0]
-        from_library = getattr(arviz, f"from_{library}", None)
-        converted = (
-            from_library(obj) if from_library else arviz.convert_to_datatree(obj, group=group)
-        )
+        converted = arviz.convert_to_datatree(obj, group=group)
     return read(converted, group).groups
-
-
-def _as_arrays(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group with lists as arrays, which not every ArviZ takes lists for."""
-    return {
-        name: np.asarray(values) if isinstance(values, list | tuple) else values
-        for name, values in group.items()
-    }
 
 
 def brief_type(obj: Any) -> str:

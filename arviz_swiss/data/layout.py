@@ -6,8 +6,8 @@ the processor's cache: xarray's stacking takes 30 times longer and cannot be und
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -63,26 +63,20 @@ class Layout(NamedTuple):
             import arviz
 
             labeller = arviz.labels.BaseLabeller()
-        return [
-            labeller.make_label_flat(
-                variable.name, dict(zip(variable.dims, values, strict=True)), position
-            )
-            for variable in self.variables
-            for position, values in self._elements(variable)
-        ]
+        labels = []
+        for name, dims, shape, _ in self.variables:
+            axes = [
+                list(self.coords[dim].values) if dim in self.coords else list(range(length))
+                for dim, length in zip(dims, shape, strict=True)
+            ]
+            for values, at in zip(itertools.product(*axes), np.ndindex(shape), strict=True):
+                by_dim, positions = (dict(zip(dims, each, strict=True)) for each in (values, at))
+                labels.append(labeller.make_label_flat(name, by_dim, positions))
+        return labels
 
     def owners(self) -> list[str]:
         """Return the variable that every parameter belongs to."""
         return [variable.name for variable in self.variables for _ in range(variable.size)]
-
-    def _elements(self, variable: Variable) -> Iterator[tuple[dict[str, int], tuple[Any, ...]]]:
-        axes = [
-            list(self.coords[dim].values) if dim in self.coords else list(range(length))
-            for dim, length in zip(variable.dims, variable.shape, strict=True)
-        ]
-        positions = itertools.product(*(range(length) for length in variable.shape))
-        for position, values in zip(positions, itertools.product(*axes), strict=True):
-            yield dict(zip(variable.dims, position, strict=True)), values
 
 
 def layout_of(
@@ -161,17 +155,9 @@ def row_blocks(rows: int, parameters: int) -> list[slice]:
 def gather(matrices: Sequence[np.ndarray], layout: Layout, block: slice, centre, out) -> np.ndarray:
     """Write one block of rows, minus `centre`, into the first rows of `out`; return those rows."""
     rows = out[: block.stop - block.start]
-    for matrix, variable in zip(matrices, layout.variables, strict=True):
-        columns = variable.columns
-        np.subtract(matrix[block], centre[columns], out=rows[:, columns])
+    for matrix, (*_, own) in zip(matrices, layout.variables, strict=True):
+        np.subtract(matrix[block], centre[own], out=rows[:, own])
     return rows
-
-
-def scatter(rows: np.ndarray, layout: Layout, block: slice, centre, matrices) -> None:
-    """Write one block of rows, plus `centre`, back to the variables' matrices."""
-    for matrix, variable in zip(matrices, layout.variables, strict=True):
-        columns = variable.columns
-        np.add(rows[:, columns], centre[columns], out=matrix[block], casting="same_kind")
 
 
 def move(
@@ -184,7 +170,8 @@ def move(
     for block in blocks:
         rows = gather(matrices, layout, block, affine.source, centred)
         moved = np.matmul(rows, affine.scale.T, out=mapped[: rows.shape[0]])
-        scatter(moved, layout, block, affine.target, out)
+        for matrix, (*_, own) in zip(out, layout.variables, strict=True):
+            np.add(moved[:, own], affine.target[own], out=matrix[block], casting="same_kind")
 
 
 def gather_all(matrices: Sequence[np.ndarray], layout: Layout) -> np.ndarray:
@@ -240,31 +227,31 @@ def flatten(
     >>> flat.parameter.values.tolist()
     ['mu', 'beta[0]', 'beta[1]']
     """
-    with containers.reading("data"):
-        groups = containers.read(data, group).groups
-    dims = _as_dims(sample_dims)
-    containers.check_group(groups, group, "data", dims)
-    dataset = groups[group]
+    dataset, dims = _read_draws(data, "data", group, sample_dims)
     layout = layout_of(dataset, select_names(dataset, var_names, filter_vars), dims)
     shape = [dataset.sizes[dim] for dim in dims]
-    matrices = [
-        array.reshape(math.prod(shape), variable.size)
-        for array, variable in zip(
-            sample_arrays(dataset, layout, sample_dims=dims), layout.variables, strict=True
-        )
-    ]
+    values = np.empty((*shape, layout.size))
+    arrays = sample_arrays(dataset, layout, sample_dims=dims)
+    for array, variable in zip(arrays, layout.variables, strict=True):
+        values[..., variable.columns] = array.reshape(*shape, variable.size)
     return xr.DataArray(
-        gather_all(matrices, layout).reshape(*shape, layout.size),
+        values,
         dims=(*dims, "parameter"),
         coords={dim: dataset[dim] for dim in dims if dim in dataset.coords}
-        | parameter_coords(layout),
+        | {"parameter": layout.labels(), "variable": ("parameter", layout.owners())},
     )
 
 
-def _as_dims(sample_dims: str | Sequence[str] | None) -> tuple[str, ...]:
-    if sample_dims is None:
-        return SAMPLE_DIMS
-    return (sample_dims,) if isinstance(sample_dims, str) else tuple(sample_dims)
+def _read_draws(
+    data: Any, argument: str, group: str, sample_dims: str | Sequence[str] | None
+) -> tuple[xr.Dataset, tuple[str, ...]]:
+    """Return the group of draws that an argument holds, and the dimensions of draws."""
+    given = SAMPLE_DIMS if sample_dims is None else sample_dims
+    dims = (given,) if isinstance(given, str) else tuple(given)
+    with containers.reading(argument):
+        groups = containers.read(data, group).groups
+    containers.check_group(groups, group, argument, dims)
+    return groups[group], dims
 
 
 def unflatten(
@@ -305,11 +292,7 @@ def unflatten(
     >>> unflatten(flatten(data), like=data)["beta"].dims
     ('chain', 'draw', 'beta_dim_0')
     """
-    with containers.reading("like"):
-        groups = containers.read(like, group).groups
-    dims = _as_dims(sample_dims)
-    containers.check_group(groups, group, "like", dims)
-    dataset = groups[group]
+    dataset, dims = _read_draws(like, "like", group, sample_dims)
     if not isinstance(flat, xr.DataArray) or "parameter" not in flat.dims:
         raise TypeError(f"flat must be what flatten returned, got {containers.brief_type(flat)}.")
     named = set(flat["variable"].values.tolist())
@@ -319,7 +302,14 @@ def unflatten(
     wanted, labels = layout.labels(), flat["parameter"].values.tolist()
     positions = positions_of(wanted, labels)
     if positions is None:
-        _refuse_elements(wanted, labels)
+        known, present = dict.fromkeys(wanted), dict.fromkeys(labels)
+        missing = [label for label in known if label not in present]
+        extra = [label for label in present if label not in known]
+        raise ValueError(
+            "flat does not hold every parameter of its variables once. "
+            f"Missing: {brief(missing, 8) or 'none'}; not in like: {brief(extra, 8) or 'none'}. "
+            "Select after unflatten instead of before."
+        )
     if labels != wanted:
         flat = flat.isel(parameter=positions)
     values = flat.transpose(*dims, "parameter").values
@@ -344,22 +334,6 @@ def positions_of(
         return None
     positions = present.get_indexer(expected)
     return None if (positions < 0).any() else positions
-
-
-def _refuse_elements(wanted: Sequence[str], labels: Sequence[str]) -> NoReturn:
-    known, present = set(wanted), set(labels)
-    missing = [label for label in wanted if label not in present]
-    extra = [label for label in labels if label not in known]
-    raise ValueError(
-        "flat does not hold every parameter of its variables once. "
-        f"Missing: {brief(missing, 8) or 'none'}; not in like: {brief(extra, 8) or 'none'}. Select "
-        "after unflatten instead of before."
-    )
-
-
-def parameter_coords(layout: Layout) -> dict[str, Any]:
-    """Return the coordinates along `parameter`."""
-    return {"parameter": layout.labels(), "variable": ("parameter", layout.owners())}
 
 
 def dataset_from(

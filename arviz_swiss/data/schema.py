@@ -151,9 +151,7 @@ ATTRIBUTES = {
         REFINE_DOUBT: "The same as a sentence.",
         REFINE_REMEDY: "What to do about it.",
     },
-    LOCAL_MAPS: {
-        THROUGH: "Variables that others were moved as, by variable, as JSON.",
-    },
+    LOCAL_MAPS: {THROUGH: "Variables that others were moved as, by variable, as JSON."},
     CERTIFICATE: {
         STATUS: '"certified", "usable" or "not certified".',
         REASON: "Why.",

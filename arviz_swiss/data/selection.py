@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.messages import brief
 
 
 def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | None:
@@ -19,14 +20,11 @@ def checked_names(var_names: Any, filter_vars: Any = None) -> str | list[str] | 
     names = var_names if isinstance(var_names, list) else [var_names]
     if var_names is not None and not all(isinstance(name, str) for name in names):
         raise TypeError(f"var_names must be a name or a list of names, got {var_names!r}.")
-    if filter_vars == "regex" and var_names is not None:
-        for name in names:
-            try:
-                re.compile(name.removeprefix("~"))
-            except re.error as error:
-                raise ValueError(
-                    f"var_names={name!r} is no regular expression: {error}."
-                ) from error
+    for name in names if filter_vars == "regex" and var_names is not None else ():
+        try:
+            re.compile(name.removeprefix("~"))
+        except re.error as error:
+            raise ValueError(f"var_names={name!r} is no regular expression: {error}.") from error
     return var_names
 
 
@@ -92,11 +90,9 @@ def _missing_label(dataset: xr.Dataset, indexers: Mapping[str, Any]) -> str:
         index = dataset.get_index(dim)
         missing = [] if isinstance(labels, slice) else [x for x in labels if x not in index]
         if missing:
-            present = ", ".join(str(label) for label in index[:10])
-            more = ", ..." if len(index) > 10 else ""
             label = np.asarray(missing[0])
             shown = str(label) if label.dtype.kind in "mM" else repr(label.item())
-            return f"{dim} has no label {shown}; its labels are {present}{more}"
+            return f"{dim} has no label {shown}; its labels are {brief(index.astype(str), 10)}"
     return "it selects no elements"
 
 

@@ -7,172 +7,133 @@ transforms that differ by one (additive or centred log-ratio, say) give the same
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 
-class Identity:
-    """Leaves a variable as it is."""
+class Transform(NamedTuple):
+    """A transform of this module; `choice` is what a user writes for it, and text records."""
 
-    name = "identity"
-
-    def forward(self, values):
-        """Return the values."""
-        return values
-
-    def backward(self, values):
-        """Return the values."""
-        return values
+    name: str
+    choice: Any
+    forward: Callable[[np.ndarray], np.ndarray]
+    backward: Callable[[np.ndarray], np.ndarray]
 
 
-class Log:
-    """Positive values."""
-
-    name = "log"
-
-    def forward(self, values):
-        """Return log(x)."""
-        return np.log(values)
-
-    def backward(self, values):
-        """Return exp(y)."""
-        return np.exp(values)
+def _same(values: np.ndarray) -> np.ndarray:
+    return values
 
 
-class Interval:
-    """Values between two bounds."""
-
-    name = "interval"
-
-    def __init__(self, low: float, high: float):
-        try:
-            self.low, self.high = float(low), float(high)
-        except (TypeError, ValueError):
-            self.low = self.high = np.nan
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f'("interval", low, high) needs finite low < high, got {low}, {high}')
-
-    def forward(self, values):
-        """Return log((x - low) / (high - x)), exact near both bounds."""
-        return np.log(values - self.low) - np.log(self.high - values)
-
-    def backward(self, values):
-        """Return low + (high - low) / (1 + exp(-y))."""
-        return self.low + (self.high - self.low) * special.expit(values)
+def _from_interval(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    # exact near both bounds
+    return np.log(values - low) - np.log(high - values)
 
 
-class Logit(Interval):
-    """Probabilities."""
-
-    name = "logit"
-
-    def __init__(self):
-        super().__init__(0.0, 1.0)
+def _to_interval(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    return low + (high - low) * special.expit(values)
 
 
-class Simplex:
-    """Positive values that sum to one along the last dimension."""
-
-    name = "simplex"
-
-    def forward(self, values):
-        """Return the log ratios to the last element: one dimension element fewer."""
-        _check_vector(values, self.name)
-        _check_several(values, self.name)
-        total = values.sum(axis=-1, keepdims=True)
-        tolerance = 1e3 * np.finfo(values.dtype).eps * values.shape[-1]
-        logs = np.log(np.where(np.abs(total - 1) <= tolerance, values, np.nan))
-        return logs[..., :-1] - logs[..., -1:]
-
-    def backward(self, values):
-        """Return the softmax of the log ratios."""
-        ratios = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
-        return special.softmax(ratios, axis=-1)
+def _interval(low: Any, high: Any) -> Transform:
+    try:
+        least, most = float(low), float(high)
+    except (TypeError, ValueError):
+        least = most = np.nan
+    if not -np.inf < least < most < np.inf:
+        raise ValueError(f'("interval", low, high) needs finite low < high, got {low}, {high}')
+    both_ways = (partial(f, low=least, high=most) for f in (_from_interval, _to_interval))
+    return Transform("interval", ("interval", least, most), *both_ways)
 
 
-class Ordered:
-    """Increasing values along the last dimension."""
-
-    name = "ordered"
-
-    def forward(self, values):
-        """Return the first value and the logs of the steps."""
-        _check_vector(values, self.name)
-        return np.concatenate([values[..., :1], np.log(np.diff(values, axis=-1))], axis=-1)
-
-    def backward(self, values):
-        """Add the steps up again."""
-        steps = np.concatenate([values[..., :1], np.exp(values[..., 1:])], axis=-1)
-        return np.cumsum(steps, axis=-1)
+def _from_simplex(values: np.ndarray) -> np.ndarray:
+    """Return the log ratios to the last element: one element fewer."""
+    _check_vector(values, "simplex")
+    _check_several(values, "simplex")
+    total = values.sum(axis=-1, keepdims=True)
+    tolerance = 1e3 * np.finfo(values.dtype).eps * values.shape[-1]
+    logs = np.log(np.where(np.abs(total - 1) <= tolerance, values, np.nan))
+    return logs[..., :-1] - logs[..., -1:]
 
 
-class Cholesky:
-    """Lower Cholesky factors of covariance matrices, in the last two dimensions."""
-
-    name = "cholesky"
-
-    def forward(self, values):
-        """Return the lower triangle row by row, with the logs of the diagonal."""
-        size = _square(values, self.name)
-        rows, columns = np.tril_indices(size)
-        packed = np.where(_is_triangular(values), values[..., rows, columns], np.nan)
-        diagonal = rows == columns
-        packed[..., diagonal] = np.log(packed[..., diagonal])
-        return packed
-
-    def backward(self, values):
-        """Return the lower triangular matrix."""
-        size = _triangle_root(values.shape[-1])
-        rows, columns = np.tril_indices(size)
-        matrix = np.zeros((*values.shape[:-1], size, size), dtype=values.dtype)
-        matrix[..., rows, columns] = np.where(rows == columns, np.exp(values), values)
-        return matrix
+def _to_simplex(values: np.ndarray) -> np.ndarray:
+    ratios = np.concatenate([values, np.zeros_like(values[..., :1])], axis=-1)
+    return special.softmax(ratios, axis=-1)
 
 
-class CholeskyCorr:
-    """Lower Cholesky factors of correlation matrices: rows of length one."""
-
-    name = "cholesky_corr"
-
-    def forward(self, values):
-        """Return, below the diagonal, each element over its row's diagonal element."""
-        size = _square(values, self.name)
-        _check_several(values, self.name)
-        rows, columns = np.tril_indices(size, -1)
-        norms = np.sum(values**2, axis=-1)
-        diagonal = np.diagonal(values, axis1=-2, axis2=-1)
-        tolerance = 1e3 * np.finfo(values.dtype).eps * size
-        valid = np.all((np.abs(norms - 1) <= tolerance) & (diagonal > 0), axis=-1, keepdims=True)
-        valid &= _is_triangular(values)
-        return np.where(valid, values[..., rows, columns] / diagonal[..., rows], np.nan)
-
-    def backward(self, values):
-        """Fill the lower triangle and bring each row to length one."""
-        size = _triangle_root(values.shape[-1]) + 1
-        rows, columns = np.tril_indices(size, -1)
-        matrix = np.broadcast_to(np.eye(size), (*values.shape[:-1], size, size)).copy()
-        matrix[..., rows, columns] = values
-        return matrix / np.linalg.norm(matrix, axis=-1, keepdims=True)
+def _from_ordered(values: np.ndarray) -> np.ndarray:
+    """Return the first value and the logs of the steps."""
+    _check_vector(values, "ordered")
+    return np.concatenate([values[..., :1], np.log(np.diff(values, axis=-1))], axis=-1)
 
 
-NAMED = {cls.name: cls for cls in (Log, Logit, Simplex, Ordered, Cholesky, CholeskyCorr)}
+def _to_ordered(values: np.ndarray) -> np.ndarray:
+    return np.cumsum(np.concatenate([values[..., :1], np.exp(values[..., 1:])], axis=-1), axis=-1)
+
+
+def _from_cholesky(values: np.ndarray) -> np.ndarray:
+    """Return the lower triangle row by row, with the logs of the diagonal."""
+    rows, columns = np.tril_indices(_square(values, "cholesky"))
+    packed = np.where(_is_triangular(values), values[..., rows, columns], np.nan)
+    diagonal = rows == columns
+    packed[..., diagonal] = np.log(packed[..., diagonal])
+    return packed
+
+
+def _to_cholesky(values: np.ndarray) -> np.ndarray:
+    size = _triangle_root(values.shape[-1])
+    rows, columns = np.tril_indices(size)
+    matrix = np.zeros((*values.shape[:-1], size, size), dtype=values.dtype)
+    matrix[..., rows, columns] = np.where(rows == columns, np.exp(values), values)
+    return matrix
+
+
+def _from_cholesky_corr(values: np.ndarray) -> np.ndarray:
+    """Return, below the diagonal, each element over its row's diagonal element."""
+    size = _square(values, "cholesky_corr")
+    _check_several(values, "cholesky_corr")
+    rows, columns = np.tril_indices(size, -1)
+    norms = np.sum(values**2, axis=-1)
+    diagonal = np.diagonal(values, axis1=-2, axis2=-1)
+    tolerance = 1e3 * np.finfo(values.dtype).eps * size
+    valid = np.all((np.abs(norms - 1) <= tolerance) & (diagonal > 0), axis=-1, keepdims=True)
+    valid &= _is_triangular(values)
+    return np.where(valid, values[..., rows, columns] / diagonal[..., rows], np.nan)
+
+
+def _to_cholesky_corr(values: np.ndarray) -> np.ndarray:
+    size = _triangle_root(values.shape[-1]) + 1
+    rows, columns = np.tril_indices(size, -1)
+    matrix = np.broadcast_to(np.eye(size), (*values.shape[:-1], size, size)).copy()
+    matrix[..., rows, columns] = values
+    return matrix / np.linalg.norm(matrix, axis=-1, keepdims=True)
+
+
+IDENTITY = Transform("identity", None, _same, _same)
+NAMED = {
+    transform.name: transform
+    for transform in (
+        Transform("log", "log", np.log, np.exp),
+        _interval(0, 1)._replace(name="logit", choice="logit"),
+        Transform("simplex", "simplex", _from_simplex, _to_simplex),
+        Transform("ordered", "ordered", _from_ordered, _to_ordered),
+        Transform("cholesky", "cholesky", _from_cholesky, _to_cholesky),
+        Transform("cholesky_corr", "cholesky_corr", _from_cholesky_corr, _to_cholesky_corr),
+    )
+}
 
 
 def resolve(choice: Any, variable: str) -> Any:
-    """Return the transform that a user named for a variable, or the user's own object.
-
-    None means untransformed.
-    """
+    """Return the transform that a user named for a variable, None for none, or an own object."""
     if choice is None:
-        return Identity()
+        return IDENTITY
     if isinstance(choice, str) and choice in NAMED:
-        return NAMED[choice]()
+        return NAMED[choice]
     if isinstance(choice, list | tuple) and len(choice) == 3 and choice[0] == "interval":
         try:
-            return Interval(*choice[1:])
+            return _interval(*choice[1:])
         except ValueError as error:
             raise ValueError(f"variable {variable}: {error}") from error
     if callable(getattr(choice, "forward", None)) and callable(getattr(choice, "backward", None)):
@@ -186,24 +147,25 @@ def resolve(choice: Any, variable: str) -> Any:
 
 def describe(transforms: Mapping[str, Any]) -> str:
     """Return the transforms as text that `restore` reads back, own objects as their class name."""
-    return json.dumps({name: _spell(transform) for name, transform in transforms.items()})
+    return json.dumps(
+        {
+            name: {"own": type(transform).__name__} if is_own(transform) else transform.choice
+            for name, transform in transforms.items()
+        }
+    )
 
 
 def restore(text: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the transforms that `describe` wrote; `own` are objects, which text cannot hold."""
-    own = dict(own or {})
-    restored = {}
-    for name, spelled in json.loads(text).items():
-        if name in own:
-            restored[name] = resolve(own[name], name)
-        elif isinstance(spelled, dict):
+    choices = json.loads(text)
+    choices |= {name: choice for name, choice in (own or {}).items() if name in choices}
+    for name, choice in choices.items():
+        if isinstance(choice, dict):
             raise ValueError(
-                f"variable {name} was merged with your own transform {spelled['own']}, which a "
+                f"variable {name} was merged with your own transform {choice['own']}, which a "
                 f'merged object cannot hold. Pass transforms={{"{name}": <that object>}}.'
             )
-        else:
-            restored[name] = resolve(spelled, name)
-    return restored
+    return {name: resolve(choice, name) for name, choice in choices.items()}
 
 
 def unconstrained_dims(dims: tuple, shape: tuple, unconstrained_shape: tuple, transform) -> tuple:
@@ -221,15 +183,7 @@ def unconstrained_dims(dims: tuple, shape: tuple, unconstrained_shape: tuple, tr
 
 def is_own(transform: Any) -> bool:
     """Tell the user's own transform from those of this module."""
-    return type(transform) not in (Identity, Interval, *NAMED.values())
-
-
-def _spell(transform: Any) -> Any:
-    if is_own(transform):
-        return {"own": type(transform).__name__}
-    if type(transform) is Interval:
-        return ["interval", transform.low, transform.high]
-    return None if type(transform) is Identity else transform.name
+    return not isinstance(transform, Transform)
 
 
 def _check_vector(values: np.ndarray, name: str) -> None:

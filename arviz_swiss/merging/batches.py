@@ -53,43 +53,38 @@ class Batch(NamedTuple):
 
 @contextlib.contextmanager
 def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
-    """Read every batch; give them and the kind of container to give back; close files after."""
+    """Read every batch; give them and the container to give back; close files after."""
     labels, objects = _label(idatas)
-    with contextlib.ExitStack() as files:
-        yield _read_all(labels, objects, group, files)
-
-
-def _read_all(
-    labels: list[str] | None, objects: Sequence[Any], group: str, files: contextlib.ExitStack
-) -> tuple[list[Batch], str]:
     batches: list[Batch] = []
     containing: dict[str, Batch] = {}
-    for position, obj in enumerate(objects):
-        file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
-        batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
-        with containers.reading(str(batch)):
-            contents = containers.read(obj, group)
-        if file:
-            files.callback(containers.close, contents.groups)
-        if contents.container:
-            containing.setdefault(contents.container, batch)
-        containers.check_group(contents.groups, group, str(batch))
-        batches.append(batch._replace(groups=contents.groups))
-        check_sizes(str(batch), *batches[-1].sizes)
-    if len(containing) > 1:
-        mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
-        raise TypeError(f"batches mix containers: {mixed}. Convert them all to one kind first.")
-    recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
-    labels = labels or choose_labels(recorded, [batch.file for batch in batches])
-    batches = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
-    return batches, next(iter(containing), None) or containers.native_container()
+    with contextlib.ExitStack() as files:
+        for position, obj in enumerate(objects):
+            file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
+            batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
+            with containers.reading(str(batch)):
+                contents = containers.read(obj, group)
+            if file:
+                files.callback(containers.close, contents.groups)
+            if contents.container:
+                containing.setdefault(contents.container, batch)
+            containers.check_group(contents.groups, group, str(batch))
+            batches.append(batch._replace(groups=contents.groups))
+            check_sizes(str(batch), *batches[-1].sizes)
+        if len(containing) > 1:
+            mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
+            raise TypeError(f"batches mix containers: {mixed}. Convert them all to one first.")
+        recorded = [batch.attrs.get(schema.BATCH) for batch in batches]
+        labels = labels or choose_labels(recorded, [batch.file for batch in batches])
+        named = [batch._replace(label=label) for batch, label in zip(batches, labels, strict=True)]
+        yield named, next(iter(containing), None) or containers.native_container()
 
 
 def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
+    takes = "merge takes a list, or a mapping of label to batch"
     if containers.is_container(idatas) or isinstance(idatas, str | bytes):
         raise TypeError(
-            f"merge takes a list, or a mapping of label to batch; got one {type(idatas).__name__}. "
-            "Put the batches in a list: merge([idata_0, idata_1, ...])."
+            f"{takes}; got one {type(idatas).__name__}. Put the batches in a list: "
+            "merge([idata_0, idata_1, ...])."
         )
     if isinstance(idatas, Mapping):
         labels, objects = [str(key) for key in idatas], list(idatas.values())
@@ -98,21 +93,14 @@ def _label(idatas: Any) -> tuple[list[str] | None, list[Any]]:
     elif isinstance(idatas, Iterable):
         labels, objects = None, list(idatas)
     else:
-        raise TypeError(
-            f"merge takes a list, or a mapping of label to batch, got {type(idatas).__name__}"
-        )
+        raise TypeError(f"{takes}, got {type(idatas).__name__}")
     if not objects:
         raise ValueError("merge needs at least one batch, got none")
-    if labels and all(_is_array(obj) for obj in objects):
+    if labels and all(hasattr(x, "__array__") and not containers.is_container(x) for x in objects):
         raise TypeError(
             "merge got one dict of arrays, which is one batch. Put the batches in a list."
         )
     return labels, objects
-
-
-def _is_array(obj: Any) -> bool:
-    """Tell an array, of whatever library, which cannot be a batch."""
-    return hasattr(obj, "__array__") and not containers.is_container(obj)
 
 
 def prior_batches(batches: Sequence[Batch], prior: Any) -> list[Batch]:

@@ -35,10 +35,7 @@ def pool_batches(moments: Sequence[Moments], powers: Powers, prior: Moments | No
 
 
 def variance_factors(method: Method, powers: Powers) -> np.ndarray | None:
-    """Return what each batch's covariance must be multiplied by; None if it is right already.
-
-    Refuses a prior that counts other than once where the method cannot mend it.
-    """
+    """Return factors of the covariances, or None; refuse a prior that it cannot make count once."""
     if powers.missing_prior and not method.pools:
         raise ValueError(
             f'method "{method.name}" takes the batches as they are and cannot add or subtract '
@@ -56,25 +53,18 @@ def rescale(
     weights: np.ndarray,
     factors: np.ndarray | None,
 ) -> Given:
-    """Return what the method gets, the covariances multiplied by the factors.
-
-    The weight of a batch is one over its power, which rescaling divides by the same factor.
-    """
-    if factors is None:
-        return Given(moments, pooled, spectra, weights / weights.sum())
-    weights = weights * factors
-    return Given(
-        [
+    """Return what the method gets, covariances and weights multiplied by the factors."""
+    if factors is not None:
+        weights = weights * factors
+        moments = [
             batch._replace(covariance=batch.covariance * factor, precision=batch.precision / factor)
             for batch, factor in zip(moments, factors, strict=True)
-        ],
-        pooled,
-        [
+        ]
+        spectra = [
             spectrum._replace(values=spectrum.values * factor)
             for spectrum, factor in zip(spectra, factors, strict=True)
-        ],
-        weights / weights.sum(),
-    )
+        ]
+    return Given(moments, pooled, spectra, weights / weights.sum())
 
 
 def rescaled_maps(maps: Sequence[AffineMap], factors: np.ndarray | None) -> list[AffineMap]:
@@ -88,11 +78,7 @@ def rescaled_maps(maps: Sequence[AffineMap], factors: np.ndarray | None) -> list
 
 
 class Draws(NamedTuple):
-    """Merged draws on their own scale and, of transformed variables, in unconstrained space.
-
-    `owners` is the label of each chain's batch, and `maps` what moved its draws; both None where
-    draws were newly made.
-    """
+    """Merged draws on both scales; owners of chains and maps, which newly made ones do not have."""
 
     constrained: Arrays
     unconstrained: Arrays
@@ -120,11 +106,8 @@ def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMa
         }
 
     merged = empty(frame.layout.variables)
-    constrained = empty(
-        variable
-        for variable in frame.constrained.variables
-        if variable.name in frame.space.transforms
-    )
+    moved = frame.space.transforms
+    constrained = empty(each for each in frame.constrained.variables if each.name in moved)
     for batch, affine, start in zip(batches, maps, starts, strict=False):
         arrays = list(unconstrained(batch, frame).values())
         part = {name: out[start : start + batch.sizes[0]] for name, out in merged.items()}
@@ -139,8 +122,8 @@ def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMa
             for name in constrained:
                 constrained[name][start : start + batch.sizes[0]] = back[name]
     owners = [batch.label for batch in batches for _ in range(batch.sizes[0])]
-    moved = {name: merged[name] for name in constrained}
-    return Draws(merged | constrained, moved, length, owners, maps)
+    images = {name: merged[name] for name in constrained}
+    return Draws(merged | constrained, images, length, owners, maps)
 
 
 def make_draws(
@@ -152,7 +135,6 @@ def make_draws(
 ) -> Draws:
     """Make new draws from all batches' draws, as many as the smallest batch has.
 
-    Each batch's draws are rescaled about their mean, which multiplies its covariance by its factor.
     `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
     chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
@@ -163,7 +145,9 @@ def make_draws(
         )
     rows = np.empty((len(batches), chains, length, frame.free.size))
     for position, batch in enumerate(batches):
-        _gather_free(batch, frame, rows[position])
+        arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
+        flat = gather_all(as_rows(arrays, frame.layout), frame.layout)
+        rows[position] = flat[:, frame.free].reshape(rows.shape[1:])
         if factors is not None:
             rows[position] -= moments[position].mean
             rows[position] *= np.sqrt(factors[position])
@@ -177,24 +161,12 @@ def make_draws(
         .astype(_dtype(batches, variable.name))
         for variable in frame.layout.variables
     }
-    moved = {name: merged[name] for name in merged if name in frame.space.transforms}
-    back = frame.space.backward(merged) if moved else merged
+    images = {name: merged[name] for name in merged if name in frame.space.transforms}
+    back = frame.space.backward(merged) if images else merged
     constrained = {n: back[n].astype(merged[n].dtype, copy=False) for n in merged}
-    return Draws(constrained, moved, length)
+    return Draws(constrained, images, length)
 
 
 def _dtype(batches: Sequence[Batch], name: str) -> np.dtype:
     """Return the finest dtype that a variable has in any batch."""
     return np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
-
-
-def _gather_free(batch: Batch, frame: Frame, out: np.ndarray) -> None:
-    """Write the free parameters' draws into `out`, of dimensions (chain, draw, parameter)."""
-    chains, length, _ = out.shape
-    arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
-    if frame.free.size == frame.layout.size:
-        for array, variable in zip(arrays, frame.layout.variables, strict=True):
-            out[..., variable.columns] = array.reshape(chains, length, variable.size)
-    else:
-        rows = gather_all(as_rows(arrays, frame.layout), frame.layout)
-        out[...] = rows[:, frame.free].reshape(out.shape)

@@ -73,12 +73,9 @@ def diagnose_moments(
 
     With ``z = U' L' (mu_b - mu)`` and w the eigenvalues of ``L' V_b L``, the heterogeneity of a
     batch ``(mu_b - mu)' (p_b V_b - V)^-1 (mu_b - mu)`` is ``sum z^2 / (p_b w - 1)``, and leaving it
-    out moves the merged mean by ``z / (p_b w - 1)``. A direction that one batch alone determines
-    (``p_b w = 1``) has no other batch to compare with: it counts in no p-value, and the influence
-    of that batch is infinite.
-
-    `alone` says that the batches alone were pooled. With a prior added or subtracted they are
-    compared with each other, since its error is no disagreement of theirs.
+    out moves the merged mean by ``z / (p_b w - 1)``: infinitely, in a direction that it alone
+    determines. Not `alone`, with a prior added or subtracted, whose error is no disagreement of
+    theirs, batches are compared with each other.
     """
     parameters = pooled.mean.size
     every = scores(batches, pooled, spectra, powers)
@@ -92,11 +89,7 @@ def diagnose_moments(
     ]
     spread = np.sqrt(np.diag(pooled.covariance))
     return MomentDiagnostics(
-        q=every_q.q,
-        q_fair=every_q.fair,
-        q_df=every_q.degrees,
-        q_pvalue=every_q.pvalue,
-        q_lower_pvalue=every_q.lower_pvalue,
+        *every_q,
         expected_error=expected_error(batches, pooled, powers),
         batch_q=batch_q,
         batch_q_pvalue=batch_q_pvalue,
@@ -114,15 +107,10 @@ def diagnose_moments(
 def doubt_kind(q: float, degrees: int, powers: np.ndarray, kind_from: str) -> str | None:
     """Return what the batches look like instead of the kind that they are taken for, else None.
 
-    Under a random partition Q is chi-squared. Batches whose likelihood was raised to no power, but
-    that are taken as inflated by p, have a p-th of that; inflated ones that are taken as plain p
-    times that. A doubt needs a Q in the tail and one that is likelier under the other kind. With r
-    the ratio of the powers, Q and Q r (or Q / r) are chi-squared, and the likelihoods are equal
-    where ``Q = degrees * log(r) / (r - 1)`` (or r times that).
-
-    `q` allows for the bias of few draws; `powers` are those that the batches are taken to be
-    sampled with. What sampled the batches and recorded their kind is not doubted. `LOOKS_ALIKE`
-    says that the means scatter less than rows split at random allow for any kind.
+    Under a random partition Q is chi-squared; of plain batches that are taken as inflated by r, Q r
+    is, and of inflated ones taken as plain, Q / r. A doubt needs a Q in the tail that is likelier
+    under the other kind: the likelihoods are equal where ``Q = degrees * log(r) / (r - 1)``, or r
+    times that. A kind that the sampling recorded is not doubted, but batches may be too alike.
     """
     power = float(np.exp(np.mean(np.log(powers))))
     ratio = max(power, powers.size)
@@ -151,11 +139,7 @@ def describe_guess(count: int) -> str:
 def describe_doubt(
     doubt: str, q: float, degrees: int, powers: np.ndarray, kind_from: str
 ) -> tuple[str, str]:
-    """Return what the batches look like, and what to do.
-
-    Who named the kind knows it better than one of whom it was guessed: that a strong prior holds
-    the means together then comes first.
-    """
+    """Return what the batches look like, and what to do; a kind that was named is doubted last."""
     wide = f"{np.exp(np.mean(np.log(powers)) / 2):.2g}"
     tails = chi2.cdf(q, degrees), chi2.sf(q, degrees)
     less, more = (f"(Q = {q:.3g} on {degrees} degrees of freedom, p = {p:.1g})" for p in tails)

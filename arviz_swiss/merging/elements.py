@@ -34,11 +34,7 @@ class Elements(NamedTuple):
 
 
 def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> dict[str, Any]:
-    """Return the coordinates of `swiss_transform` that record the order of all elements.
-
-    `own` and `moved` are the layouts on the variables' own scale and in the space of the merge,
-    which differ for those that were `transformed`.
-    """
+    """Return coordinates that record the order of elements, on both scales where they differ."""
     changed = moved._replace(variables=tuple(v for v in moved.variables if v.name in transformed))
     return _record(schema.ELEMENT, own) | (
         _record(schema.UNCONSTRAINED_ELEMENT, changed) if changed.variables else {}
@@ -46,9 +42,7 @@ def element_coords(own: Layout, moved: Layout, transformed: Collection[str]) -> 
 
 
 def _record(along: str, layout: Layout) -> dict[str, Any]:
-    dims = [
-        json.dumps(variable.dims) for variable in layout.variables for _ in range(variable.size)
-    ]
+    dims = [json.dumps(each.dims) for each in layout.variables for _ in range(each.size)]
     return {
         along: layout.labels(),
         f"{along}_variable": (along, layout.owners()),
@@ -73,7 +67,8 @@ def in_order(groups: Groups, group: str) -> Groups:
     Elements are matched by label, dimensions by name, or by their labels where they were renamed;
     chains and draws come in the order of their labels, and the same in all groups.
     """
-    maps = _ordered_maps(groups[schema.TRANSFORM])
+    maps = _transposed(groups[schema.TRANSFORM])
+    maps = _along(maps, "parameter_bis", maps.get_index("parameter"), schema.TRANSFORM)
     ordered = {**groups, schema.TRANSFORM: maps}
     _check_draws(groups[group], maps, group)
     if schema.DIAGNOSTICS in groups:
@@ -81,7 +76,10 @@ def in_order(groups: Groups, group: str) -> Groups:
         for dim in ("batch", "parameter"):
             diagnostics = _along(diagnostics, dim, maps.get_index(dim), schema.DIAGNOSTICS)
         ordered[schema.DIAGNOSTICS] = diagnostics
-    draws = _sorted_draws(groups[group])
+    draws = groups[group]
+    for dim in SAMPLE_DIMS:
+        if not (index := draws.get_index(dim)).is_monotonic_increasing:
+            draws = draws.isel({dim: np.argsort(index.values, kind="stable")})
     ordered[group] = (
         _ordered(draws, maps, schema.ELEMENT, group) if schema.ELEMENT in maps.coords else draws
     )
@@ -102,10 +100,7 @@ def in_order(groups: Groups, group: str) -> Groups:
 
 
 def as_given(groups: Groups, given: Groups) -> Groups:
-    """Return groups that came from `in_order` with their draws in the order that they had before.
-
-    Groups that did not change are those that were given.
-    """
+    """Return groups that came from `in_order` with their draws in the order that was given."""
     return {
         name: _as_given(dataset, given[name])
         if name in given and "draw" in dataset.dims
@@ -119,22 +114,14 @@ def _as_given(dataset: xr.Dataset, given: xr.Dataset) -> xr.Dataset:
         present, before = dataset.get_index(dim), given.get_index(dim)
         if not present.equals(before):
             dataset = _selected(dataset, dim, before[before.isin(present)])
-    turned = {
-        name: dataset[name].transpose(*given[name].dims)
-        for name in dataset.data_vars
-        if name in given and dataset[name].dims != given[name].dims
-    }
+    arrays = {n: a for n, a in dataset.data_vars.items() if n in given and a.dims != given[n].dims}
+    turned = {name: array.transpose(*given[name].dims) for name, array in arrays.items()}
     return dataset.assign(turned) if turned else dataset
 
 
 def _selected(dataset: xr.Dataset, dim: Hashable, labels: pd.Index) -> xr.Dataset:
     """Return the elements with these labels; not by `sel`, which takes booleans as a mask."""
     return dataset.isel({dim: dataset.get_index(dim).get_indexer(labels)})
-
-
-def _ordered_maps(maps: xr.Dataset) -> xr.Dataset:
-    parameters = maps.get_index("parameter")
-    return _along(_transposed(maps), "parameter_bis", parameters, schema.TRANSFORM)
 
 
 def _transposed(dataset: xr.Dataset) -> xr.Dataset:
@@ -176,14 +163,6 @@ def _check_draws(draws: xr.Dataset, maps: xr.Dataset, group: str) -> None:
                 f'group "{group}" has chains of batch {", ".join(strange)}, which group '
                 f'"{schema.TRANSFORM}" does not have any more. {WHOLE}.'
             )
-
-
-def _sorted_draws(dataset: xr.Dataset) -> xr.Dataset:
-    for dim in SAMPLE_DIMS:
-        index = dataset.get_index(dim)
-        if not index.is_monotonic_increasing:
-            dataset = dataset.isel({dim: np.argsort(index.values, kind="stable")})
-    return dataset
 
 
 def _same_draws(dataset: xr.Dataset, draws: xr.Dataset, group: str) -> xr.Dataset:

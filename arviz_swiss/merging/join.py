@@ -1,7 +1,7 @@
 """What the batches hold beside their draws, put together again: data, the samplers' statistics."""
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,10 +30,9 @@ class Order(NamedTuple):
 def order_of(indices: Sequence[pd.Index], wanted: Sequence[Any] | None = None) -> Order:
     """Return the order of the batches' labels in the full data.
 
-    That is the order of `wanted`, a model's labels, if it has them all; else they are sorted. A
-    batch keeps the order of the rows that it was given, so that batches whose labels are not sorted
-    show that the full data's are not. Labels that are sorted in every batch show that the full
-    data's are, if there are enough of them that chance would not do it, or if they are 0, 1, ...
+    That is the order of `wanted`, a model's labels, if it has them all; else they are sorted. That
+    is known to be right if every batch's labels, which keep the order of the rows, are sorted, and
+    are 0, 1, ... or too many for chance.
     """
     labels = indices[0].append(list(indices[1:]))
     known = None if wanted is None else pd.Index(wanted)
@@ -69,20 +68,23 @@ def join_groups(
     coords: Mapping[str, Sequence[Any] | None],
     local_dims: Collection[str],
 ) -> Joined:
-    """Return what the batches hold beside their draws, put together again.
+    """Return what the batches hold beside their draws, in the order of a model's `coords`.
 
-    `coords` are a model's labels by dimension, which give the order if they hold those of all
-    batches. Data that number the elements along `local_dims` within a batch, such as the group of
-    each row, would number other elements in the merged object: left out.
+    Data that number the elements along `local_dims` within a batch, such as the group of each row,
+    would number other elements in the merged object: left out.
     """
-    data = _join_data(batches, coords, local_dims)
-    left_out = data.left_out + _groups_not_joined(batches)
+    groups, left_out, unordered = _join_data(batches, coords, local_dims)
+    # What was computed from the draws, such as log likelihoods, is not valid at moved ones.
+    merged = batches[0].group
+    used = {merged, schema.unconstrained(merged), *DATA_GROUPS, schema.SAMPLE_STATS}
+    rest = {name for batch in batches for name in batch.groups} - used
+    left_out += sorted(name for name in rest if not name.startswith(schema.PREFIX))
     stats = _join_stats(batches, draws)
     if stats is not None:
-        return Joined({schema.SAMPLE_STATS: stats, **data.groups}, left_out, data.unordered)
-    if any(schema.SAMPLE_STATS in batch.groups for batch in batches):
+        groups = {schema.SAMPLE_STATS: stats, **groups}
+    elif any(schema.SAMPLE_STATS in batch.groups for batch in batches):
         left_out.append(schema.SAMPLE_STATS)
-    return data._replace(left_out=left_out)
+    return Joined(groups, left_out, unordered)
 
 
 def _join_data(
@@ -90,11 +92,9 @@ def _join_data(
     coords: Mapping[str, Sequence[Any] | None],
     local_dims: Collection[str],
 ) -> Joined:
-    """Return the batches' data groups, joined in the order of their labels.
+    """Return the data groups: what is the same in all batches once, the rest joined by label.
 
-    A variable that is the same in all batches is kept once. One whose labels along one dimension
-    are all different is joined there. Labels that repeat, such as default 0, 1, ..., do not tell
-    the rows apart: such a variable is left out.
+    Labels that repeat, such as default 0, 1, ..., do not tell rows apart: left out.
     """
     data, rows = Joined({}, [], []), _lengths_of_rows(batches)
     for group in DATA_GROUPS:
@@ -125,8 +125,9 @@ def _can_join(
     """Tell a variable of all batches, of which it is clear what its rows and values stand for."""
     if len(parts) < len(batches) or any(part.dims != parts[0].dims for part in parts):
         return False
+    # Of rows without labels, what is equal in all batches may yet be other rows.
     return len(parts) == 1 or not (
-        _has_unlabelled_rows(parts, rows) or _number_elements(parts, batches, numbered_dims)
+        _default_lengths(parts) in rows or _number_elements(parts, batches, numbered_dims)
     )
 
 
@@ -144,41 +145,24 @@ def _join(
     return joined.isel({dim: order.positions}), [] if order.is_known else [dim]
 
 
-def _groups_not_joined(batches: Sequence[Batch]) -> list[str]:
-    """Name the batches' groups of which a merged object has nothing.
-
-    What was computed from the draws, such as log likelihoods, is not valid at moved ones.
-    """
-    merged = batches[0].group
-    used = {merged, schema.unconstrained(merged), *DATA_GROUPS, schema.SAMPLE_STATS}
-    present = sorted({name for batch in batches for name in batch.groups})
-    return [name for name in present if name not in used and not name.startswith(schema.PREFIX)]
-
-
 def _lengths_of_rows(batches: Sequence[Batch]) -> set[tuple[int, ...]]:
     """Return the numbers of rows, by batch, of observed variables whose labels are default ones."""
-    lengths: set[tuple[int, ...]] = set()
-    groups = [batch.groups.get(schema.OBSERVED_DATA) for batch in batches]
-    observed = [dataset for dataset in groups if dataset is not None]
-    if len(observed) < len(groups):
-        return lengths
+    observed = [batch.groups.get(schema.OBSERVED_DATA, xr.Dataset()) for batch in batches]
+    lengths = set()
     for name, array in observed[0].data_vars.items():
-        if array.dims and all(
-            name in dataset and dataset[name].dims == array.dims for dataset in observed
-        ):
-            parts = [dataset[name] for dataset in observed]
-            if all(_is_default(part, array.dims[0]) for part in parts):
-                lengths.add(tuple(part.shape[0] for part in parts))
-    return lengths
+        parts = [dataset[name] for dataset in observed if name in dataset]
+        if len(parts) == len(batches) and all(part.dims == array.dims for part in parts):
+            lengths.add(_default_lengths(parts))
+    return lengths - {()}
 
 
-def _has_unlabelled_rows(parts: Sequence[xr.DataArray], rows: Collection[tuple[int, ...]]) -> bool:
-    """Tell rows that are without labels: what is equal in all batches may yet be other rows."""
-    first = parts[0]
-    return bool(first.dims) and (
-        all(_is_default(part, first.dims[0]) for part in parts)
-        and tuple(part.shape[0] for part in parts) in rows
+def _default_lengths(parts: Sequence[xr.DataArray]) -> tuple[int, ...]:
+    """Return the lengths of the first dimension, if it has default labels in all batches."""
+    dims = parts[0].dims[:1]
+    is_default = dims and all(
+        part.get_index(dims[0]).equals(pd.RangeIndex(part.shape[0])) for part in parts
     )
+    return tuple(part.shape[0] for part in parts) if is_default else ()
 
 
 def _number_elements(
@@ -187,40 +171,25 @@ def _number_elements(
     """Tell data that count, in every batch, all elements along a dimension of that batch."""
     if any(part.dtype.kind not in "iu" for part in parts):
         return False
-    numbers_of = [np.unique(part.values) for part in parts]
+    pairs = [(np.unique(part), batch.draws) for part, batch in zip(parts, batches, strict=True)]
     return any(
-        all(
-            np.array_equal(numbers, np.arange(batch.draws.sizes[dim]))
-            for numbers, batch in zip(numbers_of, batches, strict=True)
-        )
+        all(np.array_equal(numbers, np.arange(draws.sizes[dim])) for numbers, draws in pairs)
         for dim in dims
     )
 
 
-def _is_default(array: xr.DataArray, dim: Hashable) -> bool:
-    return array.get_index(dim).equals(pd.RangeIndex(array.sizes[dim]))
-
-
 def _dim_to_join(arrays: Sequence[xr.DataArray]) -> str | None:
     """Return the one dimension along which the batches' labels all differ."""
-    first = arrays[0]
-    differing = [
-        dim
-        for dim in first.dims
-        if not all(first.get_index(dim).equals(array.get_index(dim)) for array in arrays[1:])
-    ]
-    if len(differing) != 1 or differing[0] not in first.coords:
+    labels = {dim: [array.get_index(dim) for array in arrays] for dim in arrays[0].dims}
+    differing = [d for d, (first, *rest) in labels.items() if not all(map(first.equals, rest))]
+    if len(differing) != 1 or differing[0] not in arrays[0].coords:
         return None
-    (dim,) = differing
-    labels = [array.get_index(dim) for array in arrays]
-    return str(dim) if labels[0].append(labels[1:]).is_unique else None
+    first, *rest = labels[differing[0]]
+    return str(differing[0]) if first.append(rest).is_unique else None
 
 
 def _join_stats(batches: Sequence[Batch], draws: Draws) -> xr.Dataset | None:
-    """Return the sampler's statistics, one value a draw, that all batches have, chains end to end.
-
-    None for new draws, and where a batch has no statistics, or not for all of its draws.
-    """
+    """Return statistics that all batches have of all draws, end to end; None for new draws."""
     sampled = (schema.POSTERIOR, schema.unconstrained(schema.POSTERIOR))
     if draws.owners is None or batches[0].group not in sampled:
         return None
@@ -228,11 +197,8 @@ def _join_stats(batches: Sequence[Batch], draws: Draws) -> xr.Dataset | None:
     if len(stats) < len(batches):
         return None
     names = [name for name in stats[0].data_vars if all(name in own for own in stats)]
-    if not names:
-        return None
-    return xr.Dataset(
-        {name: (SAMPLE_DIMS, np.concatenate([own[name].values for own in stats])) for name in names}
-    )
+    joined = {name: np.concatenate([own[name].values for own in stats]) for name in names}
+    return xr.Dataset({n: (SAMPLE_DIMS, v) for n, v in joined.items()}) if names else None
 
 
 def _stats_of(batch: Batch, length: int) -> xr.Dataset | None:
@@ -240,20 +206,16 @@ def _stats_of(batch: Batch, length: int) -> xr.Dataset | None:
     stats = batch.groups.get(schema.SAMPLE_STATS)
     if stats is None:
         return None
-    names = [
-        name
-        for name, array in stats.data_vars.items()
-        if set(array.dims) == set(SAMPLE_DIMS) and name not in MOVED_STATS
-    ]
-    stats = stats[names].transpose(*SAMPLE_DIMS, missing_dims="ignore")
+    by_draw = [n for n, array in stats.data_vars.items() if set(array.dims) == set(SAMPLE_DIMS)]
+    stats = stats[[name for name in by_draw if name not in MOVED_STATS]].transpose(
+        *SAMPLE_DIMS, missing_dims="ignore"
+    )
     wanted = batch.draws[list(SAMPLE_DIMS)].isel(draw=slice(length))
-    for dim in SAMPLE_DIMS:
-        if dim not in stats.dims:
-            return None
-        if stats.get_index(dim).equals(wanted.get_index(dim)):
-            continue
-        try:
-            stats = stats.sel({dim: wanted.get_index(dim)})
-        except (KeyError, ValueError, pd.errors.InvalidIndexError):
-            return None
-    return stats
+    if not set(SAMPLE_DIMS) <= set(stats.dims):
+        return None
+    labels = {dim: wanted.get_index(dim) for dim in SAMPLE_DIMS}
+    other = {dim: own for dim, own in labels.items() if not own.equals(stats.get_index(dim))}
+    try:
+        return stats.sel(other)
+    except (KeyError, ValueError, pd.errors.InvalidIndexError):
+        return None

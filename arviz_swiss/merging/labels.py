@@ -30,26 +30,9 @@ def by_batch(
 ) -> list[Any]:
     """Return an argument's values in the order of the batches, one a batch.
 
-    Parameters
-    ----------
-    given : sequence, mapping or Series
-        A sequence in the order of the batches, refused where labels number them, but not in rising
-        order. Keys of a mapping or Series are labels, compared as text; or positions, where none of
-        them is a label.
-    labels : sequence of str
-        The batches' labels.
-    argument, noun : str
-        The argument and one of its values, as errors call them, such as "powers" and "power".
-    holder : str, default "merge"
-        Who has the batches, as errors call it.
-
-    Examples
-    --------
-    >>> from arviz_swiss.merging.labels import by_batch
-    >>> by_batch({"south": 3, "north": 1}, ["north", "south"], "powers", "power")
-    [1, 3]
-    >>> by_batch({1: 3, 0: 1}, ["north", "south"], "powers", "power")
-    [1, 3]
+    A sequence is in that order, and refused where labels number the batches, but not in rising
+    order. Keys of a mapping or Series are labels, compared as text; or positions, where none of
+    them is a label. `argument`, `noun` and `holder` (of the batches) are what errors call them.
     """
     if isinstance(given, pd.Series):
         if not given.index.is_unique:
@@ -71,7 +54,7 @@ def by_batch(
         )
     if are_shuffled(labels):
         raise ValueError(
-            f"{argument} is a list, but the batches are in the order {describe(labels)}: is it in "
+            f"{argument} is a list, but the batches are in the order {brief(labels, 6)}: is it in "
             f"this order, or in that of the numbers? Pass a mapping of batch label to {noun}."
         )
     return list(given)
@@ -86,11 +69,11 @@ def _by_key(
         keys = [str(position) for position in range(len(labels))]
     else:
         keys = list(labels)
-    unknown = [key for key in values if key not in keys]
     missing = [named(labels, position) for position, key in enumerate(keys) if key not in values]
-    if unknown or missing:
-        odd = [f"no {noun} for {brief(missing)}"] if missing else []
-        odd += [f"unknown batches {brief(unknown)}"] if unknown else []
+    odd = [f"no {noun} for {brief(missing)}"] if missing else []
+    if unknown := [key for key in values if key not in keys]:
+        odd.append(f"unknown batches {brief(unknown)}")
+    if odd:
         raise ValueError(
             f"{argument} has batches {brief(list(values), MOST_NAMED)}; {holder} has "
             f"{brief(labels, MOST_NAMED)}: {', '.join(odd)}."
@@ -102,7 +85,7 @@ def positions_kept(drop: Any, labels: Sequence[str]) -> list[int]:
     """Return the positions of the batches that `drop` does not name, by label or position."""
     if drop is None:
         return list(range(len(labels)))
-    keys = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else list(drop)
+    keys = [drop] if isinstance(drop, str) or not isinstance(drop, Iterable) else drop
     dropped = {_dropped(key, labels) for key in keys}
     if len(dropped) == len(labels):
         raise ValueError(f"drop names all {len(labels)} batches: there is nothing left to merge.")
@@ -144,7 +127,7 @@ def renumbered(labels: Sequence[str], number: int) -> str:
     """Return a label like these with another number, filled with zeros to the first's width."""
     (first, *_), place = _split(labels)
     if place is None:
-        raise ValueError(f"no number tells {describe(labels)} apart")
+        raise ValueError(f"no number tells {brief(labels)} apart")
     return "".join([*first[:place], str(number).zfill(len(first[place])), *first[place + 1 :]])
 
 
@@ -154,10 +137,8 @@ def _split(labels: Sequence[str]) -> tuple[list[list[str]], int | None]:
     if len({len(part) for part in parts}) > 1:
         return parts, None
     numbers = range(1, len(parts[0]), 2)
-    differing = [
-        place for place, texts in enumerate(zip(*parts, strict=True)) if len(set(texts)) > 1
-    ]
-    places = differing or (numbers if len(numbers) == 1 else [])
+    places = [at for at, texts in enumerate(zip(*parts, strict=True)) if len(set(texts)) > 1]
+    places = places or list(numbers)
     return parts, places[0] if len(places) == 1 and places[0] in numbers else None
 
 
@@ -165,8 +146,3 @@ def are_shuffled(labels: Sequence[str]) -> bool:
     """Tell whether labels number the batches, but not in rising order."""
     numbers = numbers_of(labels)
     return numbers is not None and numbers != sorted(numbers)
-
-
-def describe(labels: Sequence[str]) -> str:
-    """Return the order of the labels for an error, shortened."""
-    return brief(labels, 6)

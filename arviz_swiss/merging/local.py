@@ -31,7 +31,7 @@ class LocalSpace(Protocol):
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the transformed ones of all variables of a batch in unconstrained space."""
 
-    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+    def backward(self, arrays: Arrays, shared: Arrays) -> Arrays:
         """Return the transformed ones on their own scale."""
 
     def deterministics(self, arrays: Arrays) -> Arrays:
@@ -44,33 +44,22 @@ class LocalSpace(Protocol):
         """Return a space in which these variables are moved as deterministics of them."""
 
 
-class LocalTransforms:
-    """Each local variable through the transform that the user chose."""
-
-    name = "transforms"
+class LocalTransforms(TransformSpace):
+    """Each local variable through the transform that the user chose; there is no model."""
 
     def __init__(self, choices: Mapping[str, Any]):
-        self._space = TransformSpace(choices, list(choices))
-        self.transforms = self._space.transforms
-
-    def describe(self) -> str:
-        """Return the transforms as text."""
-        return transforms.describe(self.transforms)
+        super().__init__(choices, list(choices))
 
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the transformed variables in unconstrained space."""
-        return self._space.forward({name: arrays[name] for name in self.transforms})
+        return super().forward({name: arrays[name] for name in self.transforms})
 
-    def backward(self, images: Arrays, shared: Arrays) -> Arrays:
+    def backward(self, arrays: Arrays, shared: Arrays | None = None) -> Arrays:
         """Return the transformed variables on their own scale."""
-        return self._space.backward({name: images[name] for name in self.transforms})
-
-    def deterministics(self, arrays: Arrays) -> Arrays:
-        """Return nothing: there is no model to compute by."""
-        return {}
+        return super().backward({name: arrays[name] for name in self.transforms})
 
     def slopes(self, arrays: Arrays) -> dict[tuple[str, str], np.ndarray]:
-        """Return nothing: there is no model that has lines."""
+        """Return nothing: only a model has lines."""
         return {}
 
     def through(self, deterministics: Mapping[str, str]) -> "LocalTransforms":
@@ -81,13 +70,10 @@ class LocalTransforms:
 def find_local(matched: Matched, model: Any = None) -> dict[str, str]:
     """Return, of local variables, the dimension along which batches stand side by side.
 
-    It is the one whose labels differ between batches; where all have the same labels (default
-    0, 1, ... for as many groups), the first with default ones. A variable without dimensions of
-    its own, or with several that differ, has no such place and is not among the result; nor are
-    missing values of observed data, which have no labels and are drawn anew by predictions.
-    Deterministics that have the dimension of a local variable are local; or one of its length, if
-    lengths differ between batches or the model says that the deterministic depends on local
-    variables.
+    It is the one whose labels differ between batches, else the first with default ones; variables
+    without, or with several, and missing values of observed data have none. Deterministics go with
+    a local variable along its dimension; or one of its length, if lengths differ between batches or
+    the model says that they depend on it.
     """
     batches = matched.batches
     local: dict[str, str] = {}
@@ -121,11 +107,8 @@ def find_local_space(
         return LocalTransforms(choices)
     check_only_none(choices)
     first = matched.batches[0]
-    axes = {
-        name: own_dims(first, name).index(dim)
-        for name, dim in local.items()
-        if name in matched.local
-    }
+    free = {name: dim for name, dim in local.items() if name in matched.local}
+    axes = {name: own_dims(first, name).index(dim) for name, dim in free.items()}
     return batch_space(
         model,
         axes,

@@ -34,11 +34,7 @@ LEAST_GAIN = 1e-6
 
 
 class Side(NamedTuple):
-    """A dimension along which the elements of all batches stand side by side.
-
-    All arrays have one entry an element, batches end to end: the batches' own labels, unique ones,
-    the elements' batches, and their places in the result.
-    """
+    """A dimension with all batches side by side: labels, batch and place of each element."""
 
     own_labels: np.ndarray
     labels: np.ndarray
@@ -46,10 +42,6 @@ class Side(NamedTuple):
     places: np.ndarray
     is_relabelled: bool
     is_ordered: bool
-
-    def places_of(self, label: str) -> np.ndarray:
-        """Return the places of one batch's elements."""
-        return self.places[self.owners == label]
 
 
 class LocalDraws(NamedTuple):
@@ -71,9 +63,8 @@ def move_local(
 ) -> LocalDraws:
     """Return all batches' local variables, side by side, for every merged draw.
 
-    `local` is what `find_local` returned. A merged chain takes, of every batch, the chain of the
-    same number within the batch, counted round. Labels that repeat between batches are prefixed by
-    the batch's label; a model's `coords` give the order of the elements if they hold all labels.
+    A merged chain takes, of every batch, the chain of the same number within the batch, counted
+    round. Labels that repeat between batches are prefixed by the batch's label.
     """
     batches = matched.batches
     sides = _sides(matched, local, coords)
@@ -81,7 +72,9 @@ def move_local(
     through = _better_lines(batches, moments, local, computed, space, frame)
     space = space.through(through)
     target = _free_rows({**draws.constrained, **draws.unconstrained}, frame)
-    within = _numbers_within_batches(batches, target.shape[0], draws.owners is not None)
+    within = np.arange(target.shape[0])
+    if draws.owners is not None:
+        within = np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
     out: Arrays = {}
     regressions: dict[str, list[np.ndarray]] = {n: [] for n in local if n not in computed}
     for batch, own in zip(batches, moments, strict=True):
@@ -120,19 +113,18 @@ def _put_beside(
     for name, dim in local.items():
         axis = 2 + own_dims(batches[0], name).index(dim)
         if name not in out:
-            out[name] = _empty(batches, name, moved[name].shape, axis, sides[dim].places.size)
-        places = sides[dim].places_of(batch.label)
+            shape = list(moved[name].shape)
+            shape[axis] = sides[dim].places.size
+            dtype = np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
+            out[name] = np.empty(shape, dtype)
+        places = sides[dim].places[sides[dim].owners == batch.label]
         out[name][(slice(None),) * axis + (places,)] = moved[name]
 
 
 def _sides(
     matched: Matched, local: Mapping[str, str], coords: Mapping[str, Sequence[Any] | None]
 ) -> dict[str, Side]:
-    """Return each dimension's elements; those of deterministics alone in the order of others.
-
-    A deterministic without dims of its own has default labels. It goes with the local variables of
-    the same lengths, so it has their order.
-    """
+    """Return each dimension's elements; those of deterministics alone in the order of others."""
     free_dims = dict.fromkeys(local[name] for name in matched.local if name in local)
     sides: dict[str, Side] = {}
     for dim in (*free_dims, *(dim for dim in local.values() if dim not in free_dims)):
@@ -149,7 +141,9 @@ def _side(batches: Sequence[Batch], dim: str, wanted: Sequence[Any] | None) -> S
     indices = [batch.draws.get_index(dim) for batch in batches]
     labels = [batch.label for batch in batches]
     owners = np.repeat(labels, [len(index) for index in indices])
-    own = _as_array(indices[0].append(indices[1:]))
+    own = indices[0].append(indices[1:]).to_numpy()
+    if own.dtype.kind == "O":  # files hold text as text, not as objects
+        own = own.astype(str)
     if len(batches) == 1 or pd.Index(own).is_unique:
         order = order_of(indices, wanted)
         places = np.argsort(order.positions)
@@ -176,12 +170,6 @@ def _check_numbering(batches: Sequence[Batch], dim: str, indices: Sequence[pd.In
                 )
 
 
-def _as_array(index: pd.Index) -> np.ndarray:
-    """Return labels as files can hold them: text as text, not as objects."""
-    values = index.to_numpy()
-    return values if values.dtype.kind != "O" else np.array([str(value) for value in values])
-
-
 def _load(batch: Batch, first: Batch, names: Collection[str]) -> Arrays:
     """Read local variables as (chain, draw, ...) arrays, dimensions in the first batch's order."""
     arrays = {}
@@ -197,10 +185,7 @@ def _load(batch: Batch, first: Batch, names: Collection[str]) -> Arrays:
 def _computed(
     batches: Sequence[Batch], names: Collection[str], space: LocalSpace, frame: Frame
 ) -> set[str]:
-    """Name the deterministics that the model computes from every batch's draws as they are there.
-
-    A model that belongs to one batch may hold that batch's data in them, which is wrong for others.
-    """
+    """Name the deterministics that the model computes right for every batch, not only its own."""
     computed = set(names)
     for batch in batches:
         arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
@@ -235,26 +220,16 @@ def _better_lines(
         gains.append({})
         for (name, image), slope in space.slopes(arrays).items():
             if image in computed:
-                spreads = [_spread(arrays[each], source, own) for each in (name, image)]
+                spreads = []
+                for values in (arrays[name], arrays[image]):
+                    line = change(source, _regression(values, source, own), values.shape)
+                    spreads.append((values - line).std(axis=(0, 1)))
                 with np.errstate(divide="ignore", invalid="ignore"):
                     gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
                 gains[-1][name, image] = gain
     total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
     best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.__getitem__)
     return dict(best)
-
-
-def _spread(image: np.ndarray, source: np.ndarray, moments: Moments) -> np.ndarray:
-    """Return the elements' sds about their regression on the shared parameters."""
-    rest = image - change(source, _regression(image, source, moments), image.shape)
-    return rest.std(axis=(0, 1))
-
-
-def _numbers_within_batches(batches: Sequence[Batch], chains: int, is_moved: bool) -> np.ndarray:
-    """Return the number of each merged chain within its batch; new draws belong to none."""
-    if not is_moved:
-        return np.arange(chains)
-    return np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
 
 
 def _images(
@@ -290,13 +265,6 @@ def change(step: np.ndarray, regression: np.ndarray, shape: Sequence[int]) -> np
     return (step @ regression).reshape(*step.shape[:2], *shape[2:])
 
 
-def _empty(
-    batches: Sequence[Batch], name: str, shape: Sequence[int], axis: int, length: int
-) -> np.ndarray:
-    dtype = np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
-    return np.empty((*shape[:axis], length, *shape[axis + 1 :]), dtype)
-
-
 def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Arrays) -> xr.Dataset:
     first = batches[0].draws
     data = {
@@ -310,8 +278,8 @@ def _pack_posterior(batches: Sequence[Batch], sides: Mapping[str, Side], out: Ar
     used = {dim for dims, *_ in data.values() for dim in dims}
     coords: dict[Hashable, Any] = {}
     for name, coord in first.coords.items():
-        if not set(coord.dims) & set(sides) and coord.dims and set(coord.dims) <= used:
-            coords |= {} if set(coord.dims) & set(containers.SAMPLE_DIMS) else {name: coord}
+        if coord.dims and set(coord.dims) <= used - {*sides, *containers.SAMPLE_DIMS}:
+            coords[name] = coord
         elif coord.dims and coord.dims[0] in sides and coord.dims != (name,):
             coords |= _joined_coord(batches, name, sides[coord.dims[0]])
     coords |= {dim: side.labels[np.argsort(side.places)] for dim, side in sides.items()}
@@ -335,13 +303,9 @@ def _pack_maps(
     regressions: Mapping[str, Sequence[np.ndarray]],
     frame: Frame,
 ) -> xr.Dataset:
-    """Return the regressions, enough to undo the moves; all batches end to end.
-
-    The coordinate `batch_<dim>` tells where an element belongs. In the group of the draws it would
-    break ArviZ's summary, which stacks variables with and without it.
-    """
+    """Return the regressions, and owners, which among the draws would break ArviZ's summary."""
     data: dict[str, Any] = {}
-    coords: dict[str, Any] = {"parameter": np.array(frame.labels)}
+    coords: dict[str, Any] = {"parameter": frame.labels}
     for dim, side in sides.items():
         coords |= {dim: side.labels, schema.owner_coord(dim): (dim, side.owners)}
         if side.is_relabelled:

@@ -22,30 +22,25 @@ class Matched(NamedTuple):
     deterministic: list[str]
 
 
-class Roles(NamedTuple):
-    """A batch's variables to merge and, where something tells, the deterministic ones."""
-
-    parameters: list[str]
-    deterministic: list[str]
-
-
 def match(
     batches: Sequence[Batch],
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     free: Sequence[str] | None = None,
 ) -> Matched:
-    """Match variables by name and coordinates by label; the first batch gives the order.
-
-    `free` are the model's variables that are no deterministics; the attributes tell when absent.
-    """
+    """Match variables by name, coordinates by label; `free` are a model's free variables."""
     names, first = checked_names(var_names, filter_vars), batches[0]
-    own = _recorded_local(batches)
-    roles = [
-        _roles(batch, names, filter_vars, _sampled(batch, first, free), free is not None, own)
-        for batch in batches
-    ]
-    parameters = [role.parameters for role in roles]
+    # the variables that the sampling found to belong to one batch alone
+    own = {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
+    recorded = first.attrs.get(schema.SAMPLED_VARIABLES)
+    parameters, deterministic = [], []
+    for batch in batches:
+        sampled = free
+        if free is None:
+            sampled = batch.attrs.get(schema.SAMPLED_VARIABLES, recorded)
+        roles = _roles(batch, names, filter_vars, sampled, free is not None, own)
+        parameters.append(roles[0])
+        deterministic.append(roles[1])
     _check_names(batches, parameters, own)
     shared = _shared(batches, [name for name in parameters[0] if name not in own])
     local = [name for name in _union(parameters) if name not in shared]
@@ -58,7 +53,7 @@ def match(
     layout = with_times_as_stored(layout_of(first.draws, shared))
     check_labels(first, layout)
     matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
-    return Matched(matched, layout, local, _union(role.deterministic for role in roles))
+    return Matched(matched, layout, local, _union(deterministic))
 
 
 def match_to(first: Batch, other: Batch, layout: Layout) -> Batch:
@@ -88,44 +83,27 @@ def check_holdable(matched: Matched, container: str) -> None:
         raise ValueError(f"{matched.batches[0]}, {error} (var_names)") from error
 
 
-def _recorded_local(batches: Sequence[Batch]) -> set[str]:
-    """Return the variables that the sampling found to belong to one batch alone."""
-    return {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
-
-
-def _sampled(batch: Batch, first: Batch, free: Sequence[str] | None) -> set[str] | None:
-    """Return the variables that are no deterministics; None where nothing tells."""
-    recorded = first.attrs.get(schema.SAMPLED_VARIABLES)
-    names = free if free is not None else batch.attrs.get(schema.SAMPLED_VARIABLES, recorded)
-    return None if names is None else set(np.atleast_1d(names).tolist())
-
-
 def _roles(
     batch: Batch,
     var_names: str | list[str] | None,
     filter_vars: str | None,
-    sampled: set[str] | None,
+    sampled: str | Sequence[str] | None,
     has_model: bool,
     local: Collection[str],
-) -> Roles:
+) -> tuple[list[str], list[str]]:
+    """Return the batch's variables to merge and, where something tells, the deterministic ones."""
     names = select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
-    chooses = var_names is not None and not has_model and not _only_excludes(var_names)
-    if sampled is None or chooses:
-        return Roles(names, [])
-    if has_model and (missing := sampled - set(batch.draws.data_vars) - set(local)):
+    chosen = np.atleast_1d([] if var_names is None or has_model else var_names).tolist()
+    if sampled is None or not all(name.startswith("~") for name in chosen):
+        return names, []
+    free = set(np.atleast_1d(sampled).tolist())
+    if has_model and (missing := free - set(batch.draws.data_vars) - set(local)):
         raise ValueError(
             f"{batch} has no variable {', '.join(sorted(missing))}, which the model has. Pass the "
             "plain model that the batches were sampled with."
         )
-    parameters = [name for name in names if name in sampled or name in local]
-    if not parameters:
-        return Roles(names, [])
-    return Roles(parameters, [name for name in names if name not in parameters])
-
-
-def _only_excludes(var_names: str | list[str]) -> bool:
-    names = [var_names] if isinstance(var_names, str) else var_names
-    return all(name.startswith("~") for name in names)
+    parameters = [name for name in names if name in free or name in local] or names
+    return parameters, [name for name in names if name not in parameters]
 
 
 def _union(names: Iterable[Sequence[str]]) -> list[str]:
@@ -172,16 +150,12 @@ def _check_names(
                     "needs the same variables; choose shared ones with var_names."
                 )
     for batch, names in zip(batches, parameters, strict=True):
-        _check_not_called_batch(batch, names)
-
-
-def _check_not_called_batch(batch: Batch, names: Sequence[str]) -> None:
-    variables = batch.draws.variables
-    labelled = set(variables["batch"].dims) - set(SAMPLE_DIMS) if "batch" in variables else set()
-    for name in names:
-        if name == "batch" or {"batch", *labelled} & set(variables[name].dims):
+        variables = batch.draws.variables
+        labelled = variables["batch"].dims if "batch" in variables else ()
+        taken = {"batch", *labelled} - set(SAMPLE_DIMS)
+        if wrong := [n for n in names if n == "batch" or taken & set(variables[n].dims)]:
             raise ValueError(
-                f'{batch}, variable {name}: merge calls the batches "batch", so no variable, '
+                f'{batch}, variable {wrong[0]}: merge calls the batches "batch", so no variable, '
                 "dimension or coordinate can have that name. Rename it."
             )
 
@@ -218,10 +192,7 @@ def _has_labels_of(first: Batch, batch: Batch, name: str) -> bool:
 
 
 def _check_apart(batches: Sequence[Batch], name: str) -> None:
-    """Refuse a variable of which two batches share some elements, but not all.
-
-    Default labels 0, 1, ... say nothing: they may be of other groups.
-    """
+    """Refuse a variable of which two batches share some elements, by labels that say something."""
     for dim in own_dims(batches[0], name):
         indices = [_index(batch, dim) for batch in batches]
         if all(index.equals(indices[0]) for index in indices):
@@ -268,19 +239,16 @@ def _indexers(first: Batch, batch: Batch, names: Sequence[str]) -> dict[str, np.
 def check_labels(batch: Batch, layout: Layout) -> None:
     """Refuse elements that have the same label as text, by which a merged object knows them."""
     labels, owners = layout.labels(), layout.owners()
-    if len(set(labels)) == len(labels):
-        return
     seen: dict[str, int] = {}
     for position, label in enumerate(labels):
-        if label in seen:
-            both = (seen[label], position)
+        both = seen.setdefault(label, position), position
+        if both[0] < position:
             elements = " and ".join(_element(layout, place) for place in both)
             names = " and ".join(dict.fromkeys(owners[place] for place in both))
             raise ValueError(
                 f"{batch}, variable {names}: {elements} would both be called {label}, so they "
                 "could not be told apart. Rename a coordinate label or a variable."
             )
-        seen[label] = position
 
 
 def _element(layout: Layout, position: int) -> str:

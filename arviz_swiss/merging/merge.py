@@ -15,23 +15,14 @@ from arviz_swiss.base.linalg import Spectrum
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
-from arviz_swiss.merging import pack, warn
+from arviz_swiss.merging import combine, pack, warn
 from arviz_swiss.merging.batches import Batch, opened
-from arviz_swiss.merging.combine import (
-    Draws,
-    make_draws,
-    move_batches,
-    pool_batches,
-    rescale,
-    rescaled_maps,
-    variance_factors,
-)
 from arviz_swiss.merging.diagnostics import LOOKS_INFLATED, MomentDiagnostics, diagnose_moments
 from arviz_swiss.merging.elements import element_coords
 from arviz_swiss.merging.join import join_groups
 from arviz_swiss.merging.labels import positions_kept
 from arviz_swiss.merging.local import LocalSpace, find_local, find_local_space
-from arviz_swiss.merging.local_draws import LocalDraws, move_local
+from arviz_swiss.merging.local_draws import move_local
 from arviz_swiss.merging.match import Matched, check_holdable, match
 from arviz_swiss.merging.models import coords_of, free_variables, plain_model
 from arviz_swiss.merging.moments import (
@@ -48,31 +39,14 @@ from arviz_swiss.merging.space import check_powered_space, find_space, split_cho
 from arviz_swiss.methods.registry import Method
 
 
-class Kept(NamedTuple):
-    """The batches that are merged, their powers, and the labels of those that were dropped."""
-
-    batches: list[Batch]
-    powers: Powers
-    dropped: list[str]
-
-
 class Flat(NamedTuple):
-    """Matched batches, and the vectors that their draws become in the space of the merge.
-
-    `local` are the variables of one batch alone that go along, by dimension, `coords` a model's
-    labels, by which they and the data are put in order.
-    """
+    """Matched batches, the frame of their draws, what goes along by dimension, a model's labels."""
 
     matched: Matched
     frame: Frame
     local: dict[str, str]
     local_space: LocalSpace
     coords: dict[str, Any]
-
-    @property
-    def batches(self) -> list[Batch]:
-        """The batches, elements in the order of the first."""
-        return self.matched.batches
 
 
 class Summary(NamedTuple):
@@ -186,7 +160,7 @@ def merge(
         When batches do not fit together or are of two runs, draws cannot give a covariance, or the
         prior would not be counted once. The message names batch and variable and says what to do.
     TypeError
-        When `batches` is no list or mapping, an argument is of another type than it takes, or the
+        When `idatas` is no list or mapping, an argument is of another type than it takes, or the
         method has no such option.
 
     Warns
@@ -235,41 +209,39 @@ def merge(
     recipe = methods.find(method)
     methods.check_options(recipe, options, list(inspect.signature(merge).parameters))
     check_covariance(covariance)
+    rng = generator(random_seed)
     model = plain_model(model, "model")
     with opened(idatas, group) as (batches, container):
-        kept = _keep(batches, drop, resolve_powers(batches, kind, powers))
-        matched = match(kept.batches, var_names, filter_vars, free_variables(model))
+        every = resolve_powers(batches, kind, powers)
+        positions = positions_kept(drop, [batch.label for batch in batches])
+        kept, counts = [batches[position] for position in positions], keep(every, positions)
+        check_one_run(kept)
+        matched = match(kept, var_names, filter_vars, free_variables(model))
         check_holdable(matched, container)
-        priors = find_priors(matched.batches, kept.powers, prior)
-        factors = variance_factors(recipe, kept.powers)
-        flat = _flatten(matched, kept.powers, transforms, model)
-        summary = _summarise(flat, kept.powers, priors, covariance)
-        _warn(flat, kept, summary, covariance, recipe, has_model=model is not None)
-        given = rescale(
-            summary.moments, summary.pooled, summary.spectra, kept.powers.weights, factors
-        )
+        priors = find_priors(matched.batches, counts, prior)
+        factors = combine.variance_factors(recipe, counts)
+        flat = _flatten(matched, counts, transforms, model)
+        summary = _summarise(flat, counts, priors, covariance)
+        _warn(flat, counts, summary, covariance, recipe, model is not None, len(batches))
+        moments, pooled, spectra = summary.moments, summary.pooled, summary.spectra
+        given = combine.rescale(moments, pooled, spectra, counts.weights, factors)
         if recipe.makes == "maps":
-            maps = rescaled_maps(recipe.combine(given, **options), factors)
-            draws = move_batches(flat.batches, flat.frame, maps)
+            maps = combine.rescaled_maps(recipe.combine(given, **options), factors)
+            draws = combine.move_batches(matched.batches, flat.frame, maps)
         else:
-            combine = partial(recipe.combine, given, rng=generator(random_seed), **options)
-            draws = make_draws(flat.batches, flat.frame, summary.moments, factors, combine)
-        attrs = _attrs(recipe, kept, is_rescaled=factors is not None)
-        groups = _pack(flat, kept.powers, summary, draws, attrs)
+            make = partial(recipe.combine, given, rng=rng, **options)
+            draws = combine.make_draws(matched.batches, flat.frame, moments, factors, make)
+        attrs: dict[str, Any] = {schema.METHOD: method, schema.KIND: counts.kind}
+        if factors is not None:
+            attrs[schema.RESCALED] = f"from {counts.kind} to {recipe.expects}"
+        if dropped := [batch.label for batch in batches if batch.position not in positions]:
+            attrs |= {schema.DROPPED: dropped, schema.STANDS_FOR: describe_rest(counts)}
+        groups = _pack(flat, counts, summary, draws, attrs)
         groups[schema.TRANSFORM].attrs = {
             schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
-            schema.KIND_FROM: kept.powers.kind_from,
+            schema.KIND_FROM: counts.kind_from,
         }
         return containers.build(groups, container)
-
-
-def _keep(batches: Sequence[Batch], drop: Any, powers: Powers) -> Kept:
-    """Return the batches that are not dropped; refuse those of two runs."""
-    positions = positions_kept(drop, [batch.label for batch in batches])
-    kept = [batches[position] for position in positions]
-    check_one_run(kept)
-    dropped = [batch.label for batch in batches if batch.position not in positions]
-    return Kept(kept, keep(powers, positions), dropped)
 
 
 def _flatten(
@@ -289,28 +261,33 @@ def _summarise(
     flat: Flat, powers: Powers, priors: Sequence[Batch], covariance: Estimator
 ) -> Summary:
     """Return the batches' moments, pool them, and tell what they say about the merge."""
-    moments = [summarise(batch, flat.frame, covariance) for batch in flat.batches]
-    if flat.frame.first.group != schema.PRIOR:
-        check_distinct(flat.batches, moments, flat.frame.constrained)
-    prior = prior_draws = None
-    if priors:
-        prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
-    pooled = pool_batches(moments, powers, prior)
+    batches = flat.matched.batches
+    moments = [summarise(batch, flat.frame, covariance) for batch in batches]
+    if batches[0].group != schema.PRIOR:
+        check_distinct(batches, moments, flat.frame.constrained)
+    prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
+    pooled = combine.pool_batches(moments, powers, prior)
     spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
     diagnostics = diagnose_moments(
         moments, pooled, spectra, powers.likelihood, powers.stands_for, alone=prior is None
     )
-    if prior is not None and prior_draws is not None:
+    if prior is not None:
         error = prior_error(prior_draws, prior, pooled, powers.missing_prior)
         diagnostics = diagnostics._replace(prior_error=error)
     return Summary(moments, prior, pooled, spectra, diagnostics)
 
 
 def _warn(
-    flat: Flat, kept: Kept, summary: Summary, covariance: Estimator, recipe: Method, has_model: bool
+    flat: Flat,
+    powers: Powers,
+    summary: Summary,
+    covariance: Estimator,
+    recipe: Method,
+    has_model: bool,
+    count: int,
 ) -> None:
-    """Warn of everything that makes the merged posterior less than it seems."""
-    powers, diagnostics = kept.powers, summary.diagnostics
+    """Warn of what makes the merged posterior less than it seems; `count` is with dropped ones."""
+    batches, diagnostics = flat.matched.batches, summary.diagnostics
     along = {*flat.frame.space.deterministic_names, *flat.local}
     warn.warn_left_out(flat.matched, along, has_model)
     warn.warn_few_draws(diagnostics, powers.weights, covariance)
@@ -318,64 +295,42 @@ def _warn(
         warn.warn_prior_shape(diagnostics.prior_error, powers.missing_prior)
         if covariance == "sample":
             warn.warn_few_prior_draws(summary.prior, summary.pooled, powers.missing_prior)
-    count = len(kept.batches) + len(kept.dropped)
     doubt = warn.warn_kind(diagnostics, powers.sampled, powers.kind_from, count)
     if doubt != LOOKS_INFLATED:
-        warn.warn_heterogeneity(
-            diagnostics, flat.batches, summary.moments, powers.sampled, flat.frame
-        )
+        warn.warn_heterogeneity(diagnostics, batches, summary.moments, powers.sampled, flat.frame)
     glances = [batch.glance for batch in summary.moments if batch.glance is not None]
-    warn.warn_poor_batches(flat.batches, glances, flat.frame, powers.kind, recipe.any_shape)
-
-
-def _attrs(recipe: Method, kept: Kept, is_rescaled: bool) -> dict[str, Any]:
-    """Return what the merged draws say of the merge."""
-    attrs: dict[str, Any] = {schema.METHOD: recipe.name, schema.KIND: kept.powers.kind}
-    if is_rescaled:
-        attrs[schema.RESCALED] = f"from {kept.powers.kind} to {recipe.expects}"
-    if kept.dropped:
-        attrs |= {schema.DROPPED: kept.dropped, schema.STANDS_FOR: describe_rest(kept.powers)}
-    return attrs
+    warn.warn_poor_batches(batches, glances, flat.frame, powers.kind, recipe.any_shape)
 
 
 def _pack(
-    flat: Flat, powers: Powers, summary: Summary, draws: Draws, attrs: dict[str, Any]
+    flat: Flat, powers: Powers, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
 ) -> Groups:
     """Return the groups of the merged object, local variables and data beside the draws."""
-    batches, frame = flat.batches, flat.frame
-    beside = _move_beside(flat, summary, draws)
-    joined = join_groups(batches, draws, flat.coords, set(flat.local.values()))
+    (batches, *_), frame, local = flat.matched, flat.frame, flat.local
+    beside = None
+    if local:
+        beside = move_local(
+            flat.matched, local, flat.local_space, frame, summary.moments, draws, flat.coords
+        )
+        warn.warn_unordered(flat.matched, local, beside)
+        attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in local)
+    joined = join_groups(batches, draws, flat.coords, set(local.values()))
     if joined.left_out:
         attrs[schema.LEFT_OUT] = ", ".join(joined.left_out)
-    if flat.local:
-        attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in flat.local)
     if unordered := [*joined.unordered, *(beside.unordered if beside else ())]:
         attrs[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
     groups = pack.pack_draws(draws, frame, batches[0], attrs)
     groups = pack.add_joined(groups, joined.groups, draws)
     if beside is not None:
         groups = pack.add_local(groups, batches[0].group, beside)
-    coords = pack.transform_coords(batches, frame)
+    coords = {
+        "batch": np.array([batch.label for batch in batches]),
+        "parameter": frame.labels,
+        "variable": ("parameter", frame.owners),
+    }
     elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
     maps = pack.pack_transform(
         batches, summary.moments, draws.maps, summary.pooled, powers, coords | elements
     )
     diagnostics = pack.pack_diagnostics(summary.diagnostics, coords)
     return {**groups, schema.TRANSFORM: maps, schema.DIAGNOSTICS: diagnostics}
-
-
-def _move_beside(flat: Flat, summary: Summary, draws: Draws) -> LocalDraws | None:
-    """Return the variables of one batch alone, of all batches side by side, if there are any."""
-    if not flat.local:
-        return None
-    beside = move_local(
-        flat.matched,
-        flat.local,
-        flat.local_space,
-        flat.frame,
-        summary.moments,
-        draws,
-        flat.coords,
-    )
-    warn.warn_unordered(flat.matched, flat.local, beside)
-    return beside

@@ -41,7 +41,7 @@ class Merged:
     """
 
     groups: Groups
-    container: str | None
+    container: str
     group: str
 
     @property
@@ -53,10 +53,8 @@ class Merged:
     def diagnostics(self) -> xr.Dataset:
         """What the batches' moments tell about the merge."""
         if schema.DIAGNOSTICS not in self.groups:
-            raise ValueError(
-                f"not a merged object: no group {schema.DIAGNOSTICS}, found "
-                f"{', '.join(self.groups)}. Pass {MERGED}."
-            )
+            lost = f"no group {schema.DIAGNOSTICS}, found {', '.join(self.groups)}"
+            raise ValueError(f"not a merged object: {lost}. Pass {MERGED}.")
         return self.groups[schema.DIAGNOSTICS]
 
     @property
@@ -172,33 +170,23 @@ class Merged:
                 f"the merged object has no draws of {brief(missing, MOST_NAMED)} any more. {WHOLE}."
             )
         free = np.array([places[label] for label in self.parameters])
-        self._check_constants(free)
+        if free.size < self.layout.size:
+            rows = gather_all(self.matrices(), self.layout)
+            varies = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
+            varies[free] = False
+            if lost := [label for label, place in places.items() if varies[place]]:
+                raise ValueError(
+                    f'group "{schema.TRANSFORM}" has no parameter {brief(lost, MOST_NAMED)} any '
+                    f"more, which varies. {WHOLE}."
+                )
         return free
-
-    def _check_constants(self, free: np.ndarray) -> None:
-        """Refuse draws that vary along a parameter of which there is no map."""
-        if free.size == self.layout.size:
-            return
-        rows = gather_all(self.matrices(), self.layout)
-        spread = np.ptp(rows, axis=0) > ROUNDING * np.abs(rows).max(axis=0)
-        spread[free] = False
-        if spread.any():
-            labels = np.array(self.layout.labels())[spread].tolist()
-            raise ValueError(
-                f'group "{schema.TRANSFORM}" has no parameter {brief(labels, MOST_NAMED)} any '
-                f"more, which varies. {WHOLE}."
-            )
 
     def matrices(self) -> list[np.ndarray]:
         """Return all draws as one (rows, parameters) matrix a variable."""
         return as_rows(self.arrays, self.layout)
 
     def rows(self, chains: Any = slice(None), draws: Any = slice(None)) -> np.ndarray:
-        """Return some draws of the parameters, as a (rows, parameters) array.
-
-        `chains` and `draws` are index arrays, slices or masks; index arrays of the same length pick
-        single draws.
-        """
+        """Return some draws as (rows, parameters); index arrays of one length pick single draws."""
         picked = [
             array[chains, draws].reshape(-1, variable.size)
             for array, variable in zip(self.arrays, self.layout.variables, strict=True)
@@ -306,10 +294,7 @@ class Merged:
         return np.array(positions)
 
     def space(self, transforms: Mapping[str, Any] | None = None, model: Any = None) -> Space:
-        """Return the space of the merge.
-
-        `transforms` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
-        """
+        """Return the space of the merge, by own transforms and a model, which no file can hold."""
         space = restore_space(self.draws, self.names, transforms, model)
         self.check_paired(space)
         return space
@@ -322,10 +307,7 @@ class Merged:
         return None if maps is None else restore_local_space(maps, self.draws, transforms, model)
 
     def check_paired(self, space: Space) -> None:
-        """Refuse draws in the space of the merge that are not those on their own scale.
-
-        Both are matched by the labels of chain and draw, which some selections number anew.
-        """
+        """Refuse draws in the space of the merge that are not those on their own scale."""
         moved = schema.unconstrained(self.group)
         if not space.transforms or moved not in self.groups:
             return
@@ -357,7 +339,8 @@ def open_merged(merged: Any, group: str) -> Merged:
             f"not a merged object: no group {', '.join(missing)}, found "
             f"{', '.join(groups) or 'none'}. Pass {MERGED}."
         )
-    opened = Merged(in_order(groups, group), contents.container, group)
+    container = contents.container or containers.native_container()
+    opened = Merged(in_order(groups, group), container, group)
     opened.check_paired(restore_without_model(opened.attrs, opened.names))
     return opened
 

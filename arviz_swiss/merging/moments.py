@@ -3,6 +3,7 @@
 Every error names batch and variable and says what to do.
 """
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ LOOK_AT_CHAIN = 50
 
 
 class Frame(NamedTuple):
-    """What all batches share: the space of the merge, its layout, and which parameters vary."""
+    """The space of the merge and its layout; `labels` and `owners` (variables) of what varies."""
 
     first: Batch
     constrained: Layout
@@ -40,54 +41,42 @@ class Frame(NamedTuple):
     layout: Layout
     free: np.ndarray
     constants: np.ndarray
-
-    @property
-    def labels(self) -> list[str]:
-        """Labels of the parameters that vary."""
-        labels = self.layout.labels()
-        return [labels[index] for index in self.free]
-
-    @property
-    def owners(self) -> list[str]:
-        """Variables of the parameters that vary."""
-        names = self.layout.owners()
-        return [names[index] for index in self.free]
+    labels: np.ndarray
+    owners: np.ndarray
 
 
 def find_frame(matched: Matched, space: Space) -> Frame:
     """Return the frame that the first batch sets and all others must fit."""
     first, constrained = matched.batches[0], matched.layout
-    draft = Frame(first, constrained, space, constrained, np.arange(0), np.zeros(0))
     for batch in matched.batches:
         _check_draws(batch, math.prod(batch.sizes))
-    arrays = unconstrained(first, draft)
+    arrays = _unconstrained(first, constrained, space)
     layout = space.layout(constrained, arrays)
     if space.transforms:
         check_labels(first, layout)
     rows = as_rows(list(arrays.values()), layout)
     values = np.concatenate([matrix[0] for matrix in rows]).astype(float)
-    constant = np.concatenate([_never_varies(matrix) for matrix in rows])
+    constant = np.concatenate([(matrix == matrix[0]).all(axis=0) for matrix in rows])
     if not np.isfinite(values[constant]).all():
         refuse_not_finite(first, arrays, space.transforms)
     if constant.all():
         raise ValueError(f"{first}: no parameter varies, there is nothing to merge.")
-    return draft._replace(layout=layout, free=np.flatnonzero(~constant), constants=values)
-
-
-def _never_varies(matrix: np.ndarray) -> np.ndarray:
-    constant = matrix[0] == matrix[-1]
-    constant[constant] = (matrix[:, constant] == matrix[0, constant]).all(axis=0)
-    return constant
+    free = np.flatnonzero(~constant)
+    labels, owners = (np.array(names)[free] for names in (layout.labels(), layout.owners()))
+    return Frame(first, constrained, space, layout, free, values, labels, owners)
 
 
 def unconstrained(batch: Batch, frame: Frame) -> Arrays:
     """Return the batch's draws in the space of the merge, as (chain, draw, ...) arrays."""
-    arrays = load_arrays(batch, frame.constrained)
+    return _unconstrained(batch, frame.constrained, frame.space)
+
+
+def _unconstrained(batch: Batch, layout: Layout, space: Space) -> Arrays:
     try:
-        moved = frame.space.forward(arrays)
+        moved = space.forward(load_arrays(batch, layout))
     except ValueError as error:
         raise ValueError(f"{batch}, {error}") from error
-    return {name: moved[name] for name in frame.constrained.names}
+    return {name: moved[name] for name in layout.names}
 
 
 def summarise(batch: Batch, frame: Frame, covariance: Estimator) -> Moments:
@@ -97,8 +86,10 @@ def summarise(batch: Batch, frame: Frame, covariance: Estimator) -> Moments:
 
 def summarise_prior(
     priors: Sequence[Batch], frame: Frame, covariance: Estimator
-) -> tuple[Moments, np.ndarray]:
-    """Return the moments of the prior's draws, all sets of them taken together, and the draws."""
+) -> tuple[Moments | None, np.ndarray]:
+    """Return the moments of the prior's draws, all sets together, if any, and the draws."""
+    if not priors:
+        return None, np.zeros(0)
     sets = [
         unconstrained(match_to(frame.first, prior, frame.constrained), frame) for prior in priors
     ]
@@ -187,10 +178,7 @@ def _estimate(
 
 
 def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:
-    """Return the effective size of the squared centred draws: what a covariance is worth.
-
-    The harmonic mean over the parameters, since the bias goes with one over the effective size.
-    """
+    """Return the effective size of centred squares: a harmonic mean, as the bias goes with 1/n."""
     squares = centred_squares(arrays, free)
     sizes = np.array([statistics.effective_size(square) for square in squares])
     total = squares[0].size
@@ -199,10 +187,7 @@ def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> fl
 
 
 def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
-    """Return skewness and R-hat of a batch's parameters from some, evenly spaced, of its draws.
-
-    `arrays` are (chain, draw, ...); `free` counts their elements end to end.
-    """
+    """Return skewness and R-hat from some, evenly spaced, of the (chain, draw, ...) draws."""
     chains, length = arrays[0].shape[:2]
     each = max(LOOK_AT_CHAIN, LOOK_AT // chains)
     few = [array[:, :: max(1, length // each)] for array in arrays]
@@ -233,7 +218,6 @@ def check_covariance(covariance: Any) -> None:
 
 
 def _check_draws(batch: Batch, draws: int) -> None:
-    """Refuse a single draw, or none."""
     if draws < 2:
         raise ValueError(f"{batch}: {draws} draw, but a covariance needs at least two. Draw more.")
 
@@ -253,7 +237,7 @@ def _check_count(batch: Batch, draws: int, frame: Frame, covariance: Estimator) 
 
 def _largest_variables(frame: Frame, rest: int, most: int = 3) -> dict[str, int]:
     """Return variables and their numbers of parameters, until no more than `rest` are left."""
-    counts = Counter(np.array(frame.layout.owners())[frame.free].tolist())
+    counts = Counter(frame.owners.tolist())
     largest: dict[str, int] = {}
     for name, count in counts.most_common(most):
         if largest and counts.total() - sum(largest.values()) <= rest:
@@ -308,18 +292,16 @@ def _check_constants(batch: Batch, constant: np.ndarray, mean: np.ndarray, frame
     expected[frame.free] = False
 
     def named(places: np.ndarray) -> str:
-        return _named(frame.layout.labels(), places)
+        return brief(np.array(frame.layout.labels())[places].tolist(), MOST_NAMED)
 
-    if (stuck := np.flatnonzero(constant & ~expected)).size:
-        raise ValueError(
-            f"{batch}, variable {named(stuck)}: all draws are the same, but not in "
-            f"{frame.first}. The chains are stuck: sample this batch again or leave it out."
-        )
-    if (free := np.flatnonzero(~constant & expected)).size:
-        raise ValueError(
-            f"{frame.first}, variable {named(free)}: all draws are the same, but not in "
-            f"{batch}. The chains are stuck: sample that batch again or leave it out."
-        )
+    here, there = (batch, constant & ~expected), (frame.first, ~constant & expected)
+    for (stuck, places), (other, _) in ((here, there), (there, here)):
+        if places.any():
+            remedy = ", or leave it out with drop=" * (stuck.position != NO_BATCH)
+            raise ValueError(
+                f"{stuck}, variable {named(places)}: all draws are the same, but not in {other}. "
+                f"The chains are stuck: sample {stuck} again{remedy}."
+            )
     # in single precision, which some of the batches may have been stored in
     with np.errstate(over="ignore"):
         differs = mean.astype(np.float32) != frame.constants.astype(np.float32)
@@ -333,18 +315,18 @@ def _check_constants(batch: Batch, constant: np.ndarray, mean: np.ndarray, frame
 
 def _checked_inverse(batch: Batch, covariance: np.ndarray, frame: Frame) -> np.ndarray:
     """Return the precision; refuse parameters that are linear functions of one another."""
-    try:
+    unexplained: Any = 0.0
+    with contextlib.suppress(np.linalg.LinAlgError):
         precision = linalg.inverse(covariance)
-    except np.linalg.LinAlgError:
-        precision = None
-    if precision is None or linalg.unexplained(covariance, precision).min() < DEPENDENT:
+        unexplained = 1.0 / (np.diag(covariance) * np.diag(precision))
+    if np.min(unexplained) < DEPENDENT:
         dependent = linalg.dependent(covariance)
-        owners = np.array(frame.layout.owners())[frame.free]
-        variables = list(dict.fromkeys(owners[dependent].tolist()))
+        variables = list(dict.fromkeys(frame.owners[dependent].tolist()))
         raise ValueError(
-            f"{batch}: {_named(frame.labels, dependent)} are linearly dependent, the covariance is "
-            f"singular. {_leave_out(variables, variables[-1])}; if they are parts that sum to one, "
-            'merge them with transforms={name: "simplex"}.'
+            f"{batch}: {brief(frame.labels[dependent].tolist(), MOST_NAMED)} are linearly "
+            "dependent, the covariance is singular. "
+            f"{_leave_out(variables, variables[-1])}; if they are parts that sum to one, merge "
+            'them with transforms={name: "simplex"}.'
         )
     return precision
 
@@ -364,7 +346,3 @@ def _check_estimate(batch: Batch, covariance: np.ndarray, parameters: int) -> No
         raise ValueError(
             f"{batch}: the covariance function's matrix is not positive definite."
         ) from error
-
-
-def _named(labels: Sequence[str], places: np.ndarray) -> str:
-    return brief([labels[place] for place in places], MOST_NAMED)

@@ -23,55 +23,32 @@ SAME_MEAN, ROUNDED = 1e-6, 6
 
 
 def check_one_run(batches: Sequence[Batch]) -> None:
-    """Refuse batches of two partitions, of different data, or of two models.
-
-    Batches without the attributes pass: nothing is known about them.
-    """
+    """Refuse batches that say they are of two partitions, of different data or of two models."""
     first: dict[str, Batch] = {}
     for batch in batches:
         if schema.PARTITION in batch.attrs:
             other = first.setdefault(schema.PARTITION, batch)
             if batch.attrs[schema.PARTITION] != other.attrs[schema.PARTITION]:
-                seeds = " and ".join(
-                    str(each.attrs.get(schema.RANDOM_SEED)) for each in (other, batch)
+                seed, before = (each.attrs.get(schema.RANDOM_SEED) for each in (batch, other))
+                difference = (
+                    f"of two partitions of the data ({schema.RANDOM_SEED} {before} and {seed}): "
+                    "rows would be counted twice or not at all"
                 )
-                raise _two_runs(
-                    other,
-                    batch,
-                    schema.PARTITION,
-                    f"of two partitions of the data ({schema.RANDOM_SEED} {seeds}): rows would be "
-                    "counted twice or not at all",
-                )
+                raise _two_runs(other, batch, schema.PARTITION, difference)
         if settings := _settings(batch):
             other = first.setdefault(schema.SETTINGS, batch)
-            before = _settings(other)
-            if before.get("data") != settings.get("data"):
+            known = _settings(other)
+            if known.get("data") != settings.get("data"):
                 raise _two_runs(other, batch, schema.SETTINGS, "of different data")
-            if names := differing(_build(before), _build(settings)):
-                raise _two_runs(
-                    other,
-                    batch,
-                    schema.SETTINGS,
-                    f"of two models: {', '.join(names)} of build differ",
-                )
+            if names := differing(_build(known), _build(settings)):
+                difference = f"of two models: {', '.join(names)} of build differ"
+                raise _two_runs(other, batch, schema.SETTINGS, difference)
 
 
 def differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
-    """Name what differs between two functions, but not what cannot be told of one of them.
-
-    Examples
-    --------
-    >>> from arviz_swiss.merging.origin import differing
-    >>> differing({"source code": None, "sd": "1f"}, {"source code": "a7", "sd": "2e"})
-    ['sd']
-    """
-    unknown = object()
-    return [
-        name
-        for name in {**before, **now}
-        if None not in (before.get(name, unknown), now.get(name, unknown))
-        and before.get(name) != now.get(name)
-    ]
+    """Name what differs between two functions, but not what is None, unknown, of one of them."""
+    values = {name: (before.get(name, ""), now.get(name, "")) for name in {**before, **now}}
+    return [name for name, (old, new) in values.items() if None not in (old, new) and old != new]
 
 
 def _settings(batch: Batch) -> dict[str, Any]:
@@ -95,10 +72,7 @@ def _two_runs(first: Batch, other: Batch, attr: str, difference: str) -> ValueEr
 
 
 def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
-    """Refuse a batch that occurs twice: by its draws, or by what its sampling recorded.
-
-    Only batches with the same mean are read again, to compare all their draws.
-    """
+    """Refuse a batch that occurs twice, by records, or by all draws where means are the same."""
     recorded: dict[tuple[Any, ...], Batch] = {}
     for batch in batches:
         label, seed, rows = (
@@ -134,11 +108,11 @@ def _digest(batch: Batch, layout: Layout) -> bytes:
     """Return a fingerprint of the draws, whatever their precision and the order of chains."""
     arrays = [np.asarray(array, np.float32) for array in load_arrays(batch, layout).values()]
     chains = []
-    for chain in range(len(arrays[0])):
+    for chain in zip(*arrays, strict=True):
         digest = hashlib.blake2b()
-        for array in arrays:
-            digest.update(f"{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array[chain]).data)
+        for values in chain:
+            digest.update(f"{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).data)
         chains.append(digest.digest())
     return b"".join(sorted(chains))
 
@@ -151,11 +125,7 @@ def _refuse_twice(first: Batch, second: Batch, why: str) -> NoReturn:
 
 
 def summarise_observed(datasets: Sequence[xr.Dataset | None]) -> xr.DataArray | None:
-    """Return count, mean and sd of the observed variables that all batches have.
-
-    They tell one batch's data from another's, and from all the data, whatever the order of the
-    rows. `datasets` are the batches' groups `observed_data`; None where nothing is in all of them.
-    """
+    """Return count, mean and sd of the observed variables that all batches have, if any."""
     present = [dataset for dataset in datasets if dataset is not None]
     if not present or len(present) < len(datasets):
         return None

@@ -10,7 +10,7 @@ from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
-from arviz_swiss.data.layout import dataset_from, parameter_coords
+from arviz_swiss.data.layout import dataset_from
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.combine import Draws
 from arviz_swiss.merging.diagnostics import MomentDiagnostics
@@ -22,10 +22,7 @@ from arviz_swiss.merging.space import Arrays, Space
 
 
 def _chain_coords(draws: Draws) -> dict[str, Any]:
-    """Return the coordinates of the merged draws.
-
-    `batch` is a plain coordinate on `chain`, never an index: that would break ArviZ's extract.
-    """
+    """Return the draws' coordinates; `batch` is no index, which would break ArviZ's extract."""
     chains = next(iter(draws.constrained.values())).shape[0]
     coords: dict[str, Any] = {"chain": np.arange(chains), "draw": np.arange(draws.length)}
     if draws.owners is not None:
@@ -38,11 +35,8 @@ def pack_draws(draws: Draws, frame: Frame, first: Batch, attrs: Mapping[str, Any
     own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
     inherited = {name: value for name, value in first.attrs.items() if name not in own}
     if frame.space.transforms:
-        attrs = {
-            **attrs,
-            schema.TRANSFORMS: frame.space.describe(),
-            schema.SPACE: frame.space.name,
-        }
+        where = {schema.TRANSFORMS: frame.space.describe(), schema.SPACE: frame.space.name}
+        attrs = {**attrs, **where}
     coords = _chain_coords(draws)
     posterior = dataset_from(draws.constrained, frame.constrained, coords)
     posterior.attrs = containers.safe_attrs({**inherited, **attrs})
@@ -58,10 +52,9 @@ def pack_draws(draws: Draws, frame: Frame, first: Batch, attrs: Mapping[str, Any
 
 def add_joined(groups: Groups, joined: Groups, draws: Draws) -> Groups:
     """Return the groups of draws with those that were joined; statistics count chains alike."""
-    stats = joined.get(schema.SAMPLE_STATS)
-    if stats is None:
-        return groups | joined
-    return groups | joined | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
+    if (stats := joined.get(schema.SAMPLE_STATS)) is not None:
+        joined = joined | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
+    return groups | joined
 
 
 def add_local(groups: Groups, group: str, beside: LocalDraws) -> Groups:
@@ -133,18 +126,6 @@ def pack_diagnostics(diagnostics: MomentDiagnostics, coords: Mapping[str, Any]) 
 
 
 def _described(dataset: xr.Dataset, group: str) -> xr.Dataset:
-    for name, variable in dataset.variables.items():
-        if name in schema.VARIABLES[group]:
-            variable.attrs["description"] = schema.VARIABLES[group][name]
+    for name in schema.VARIABLES[group].keys() & dataset.variables.keys():
+        dataset[name].attrs["description"] = schema.VARIABLES[group][name]
     return dataset
-
-
-def transform_coords(batches: Sequence[Batch], frame: Frame) -> dict[str, Any]:
-    """Return the coordinates of the batches and of the parameters that vary."""
-    along = parameter_coords(frame.layout)
-    dim, owners = along["variable"]
-    return {
-        "batch": np.array([batch.label for batch in batches]),
-        "parameter": np.array(along["parameter"])[frame.free],
-        "variable": (dim, np.array(owners)[frame.free]),
-    }

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from arviz_swiss.data import schema
-from arviz_swiss.data.messages import warn
+from arviz_swiss.data.messages import brief, warn
 from arviz_swiss.merging.batches import Batch, prior_batches
-from arviz_swiss.merging.labels import by_batch, describe, numbers_of, renumbered
+from arviz_swiss.merging.labels import by_batch, numbers_of, renumbered
 
 KINDS = ("inflated", "fractionated", "full_prior")
 
@@ -22,9 +23,9 @@ KINDS = ("inflated", "fractionated", "full_prior")
 class Powers(NamedTuple):
     """Likelihood powers ``p_b`` and prior powers ``a_b`` of the batches, and their kind.
 
-    `kind_from` says where the kind was read: "argument", "attributes", "powers", or "guess".
-    `prior_share` is how many times the prior is to count, `stands_for` the number of rows that the
-    merged posterior stands for over those it has seen: both 1 unless batches were dropped.
+    `kind_from` is "argument", "attributes", "powers", or "guess". `prior_share` is how many times
+    the prior is to count, `stands_for` the rows that the merged posterior stands for over those it
+    has seen: both 1 unless batches were dropped.
     """
 
     likelihood: np.ndarray
@@ -61,7 +62,7 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
     if likelihood is None:
         likelihood = _from_attrs(batches, schema.POWER)
     if likelihood is None:
-        likelihood = _usual_powers(batches, kind)
+        likelihood = np.full(len(batches), float(len(batches)) if kind == "inflated" else 1.0)
         if kind_from != "guess":
             _warn_unequal_sizes(batches, kind)
     prior = _from_attrs(batches, schema.PRIOR_POWER)
@@ -71,16 +72,11 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
     return Powers(likelihood, prior, kind, kind_from)
 
 
-def _usual_powers(batches: Sequence[Batch], kind: str) -> np.ndarray:
-    return np.full(len(batches), float(len(batches)) if kind == "inflated" else 1.0)
-
-
 def keep(powers: Powers, kept: Sequence[int]) -> Powers:
     """Return the powers of the kept batches, as if there were no others.
 
     Weights of inflated batches are scaled to the sum that all had, so that the prior counts as
-    before: a kept batch then stands for its share of the dropped rows too. Fractionated batches
-    take their share of the prior with them when they go.
+    before. Fractionated batches take their share of the prior with them when they go.
     """
     rest = powers._replace(likelihood=powers.likelihood[kept], prior=powers.prior[kept])
     if powers.kind == "inflated":
@@ -94,12 +90,11 @@ def keep(powers: Powers, kept: Sequence[int]) -> Powers:
 
 def describe_rest(powers: Powers) -> str:
     """Return what the merged posterior stands for after batches were dropped."""
-    count = powers.likelihood.size
+    count, share = powers.likelihood.size, powers.prior_share
     remaining = f"the remaining {count} batches" if count > 1 else "the remaining batch"
     if powers.kind == "inflated":
         return f"as many rows as before, all like those of {remaining}"
-    share = f"the prior to the power {powers.prior_share:.4g}"
-    prior = "the whole prior" if powers.prior_share == 1.0 else share
+    prior = "the whole prior" if share == 1.0 else f"the prior to the power {share:.4g}"
     return f"the rows of {remaining} only, under {prior}"
 
 
@@ -158,18 +153,14 @@ def _check_prior_used(powers: Powers, prior: Any) -> None:
 
 
 def _what_is_there(batches: Sequence[Batch], share: float) -> str:
-    """Say what share of the rows the batches hold, if the powers tell it, and which are missing.
-
-    The reciprocals n_b / N of the powers of all batches sum to one.
-    """
+    """Say what share of the rows the batches hold by their powers, and which are missing."""
     count = len(batches)
     total = max(round(count / share), count + 1)
     labels = [str(batch.attrs.get(schema.BATCH)) for batch in batches]
-    numbers = numbers_of(labels)
-    absent = []
+    numbers, named = numbers_of(labels), ""
     if numbers and max(numbers) < total:
         absent = [renumbered(labels, n) for n in range(total) if n not in numbers]
-    named = f" ({describe(absent)} not among them)" if absent else ""
+        named = f" ({brief(absent)} not among them)"
     return (
         f"These {count} hold {100 * share:.3g}% of the rows by their powers, so there should be "
         f"about {total}{named}."
@@ -185,13 +176,10 @@ def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
 
 def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of observed values of each batch, or None where any is unknown."""
-    sizes = []
-    for batch in batches:
-        observed = batch.groups.get(schema.OBSERVED_DATA)
-        if observed is None or not observed.data_vars:
-            return None
-        sizes.append(max(int(array.size) for array in observed.data_vars.values()))
-    return sizes
+    observed = [batch.groups.get(schema.OBSERVED_DATA, xr.Dataset()) for batch in batches]
+    if not all(data.data_vars for data in observed):
+        return None
+    return [max(int(array.size) for array in data.values()) for data in observed]
 
 
 def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str:
@@ -233,8 +221,9 @@ def _check_attributed(batches: Sequence[Batch]) -> None:
 
 
 def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
+    valid = "Valid kinds are " + ", ".join(f'"{name}"' for name in KINDS)
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"unknown kind {kind!r}. Valid kinds are {_quoted(KINDS)}.")
+        raise ValueError(f"unknown kind {kind!r}. {valid}.")
     sampled_as: dict[str, Batch] = {}
     for batch in batches:
         if recorded := _attrs_of(batch).get(schema.KIND):
@@ -244,10 +233,8 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
         raise ValueError(f"batches of different kinds: {mixed}. Sample them all in the same way.")
     for recorded, batch in sampled_as.items():
         if recorded not in KINDS:
-            raise ValueError(
-                f"{batch}: unknown kind {recorded!r} in its attribute {schema.KIND}. Valid kinds "
-                f"are {_quoted(KINDS)}."
-            )
+            where = f"{recorded!r} in its attribute {schema.KIND}"
+            raise ValueError(f"{batch}: unknown kind {where}. {valid}.")
         if kind not in (None, recorded):
             raise ValueError(
                 f'kind="{kind}", but {batch} was sampled as "{recorded}" (its attribute '
@@ -318,10 +305,6 @@ def _warn_unequal_sizes(batches: Sequence[Batch], kind: str) -> None:
         f"assuming that each likelihood was raised to the power {len(batches)}, the number of "
         "batches. If you sampled with total_size=N, pass powers=N / n_b for each batch instead."
     )
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def _range(values: np.ndarray) -> str:

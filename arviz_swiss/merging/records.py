@@ -57,8 +57,7 @@ def read_certificate(groups: dict[str, xr.Dataset]) -> Certificate | None:
     names = (schema.STATUS, schema.REASON, schema.REMEDY)
     if not all(name in dataset.attrs for name in names):
         raise ValueError(
-            "the certificate is of an older version of arviz_swiss, which overlooked joint errors "
-            "of several parameters: it has no status. Call certify again."
+            f"the certificate has lost its attributes ({', '.join(names)}): call certify again."
         )
     return Certificate(Verdict(*(str(dataset.attrs[name]) for name in names)), dataset)
 

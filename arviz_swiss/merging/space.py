@@ -69,11 +69,7 @@ class TransformSpace:
                 f"{', '.join(names)}."
             )
         resolved = {name: transforms.resolve(choice, name) for name, choice in choices.items()}
-        self.transforms = {
-            name: transform
-            for name, transform in resolved.items()
-            if not isinstance(transform, transforms.Identity)
-        }
+        self.transforms = {n: t for n, t in resolved.items() if t is not transforms.IDENTITY}
 
     def forward(self, arrays: Arrays) -> Arrays:
         """Return the draws in unconstrained space, not finite where outside the support."""
@@ -104,24 +100,18 @@ class TransformSpace:
         """Return the layout of unconstrained variables, of which `example` holds some draws."""
         variables: list[Variable] = []
         coords: dict[str, xr.DataArray] = {}
-        start = 0
         for variable in constrained.variables:
-            shape = example[variable.name].shape[2:]
-            self._check_undone(variable, example[variable.name])
-            dims = transforms.unconstrained_dims(
-                variable.dims, variable.shape, shape, self._of(variable.name)
-            )
-            variables.append(place(variable.name, dims, shape, start))
-            start = variables[-1].columns.stop
-            kept = {dim for dim in dims if dim in constrained.coords}
-            coords |= {
-                name: coord for name, coord in constrained.coords.items() if set(coord.dims) <= kept
-            }
-            coords |= {
-                dim: xr.DataArray(np.arange(length), dims=dim)
-                for dim, length in zip(dims, shape, strict=True)
-                if dim not in variable.dims
-            }
+            name, dims, shape = variable.name, variable.dims, example[variable.name].shape[2:]
+            self._check_undone(variable, example[name])
+            dims = transforms.unconstrained_dims(dims, variable.shape, shape, self._of(name))
+            start = variables[-1].columns.stop if variables else 0
+            variables.append(place(name, dims, shape, start))
+            known = constrained.coords
+            kept = {dim for dim in dims if dim in known}
+            coords |= {key: coord for key, coord in known.items() if set(coord.dims) <= kept}
+            for dim, length in zip(dims, shape, strict=True):
+                if dim not in variable.dims:
+                    coords[dim] = xr.DataArray(np.arange(length), dims=dim)
         return Layout(tuple(variables), coords)
 
     def _check_undone(self, variable: Variable, image: np.ndarray) -> None:
@@ -151,7 +141,7 @@ class TransformSpace:
         return transforms.describe(self.transforms)
 
     def _of(self, name: str) -> Any:
-        return self.transforms.get(name) or transforms.Identity()
+        return self.transforms.get(name) or transforms.IDENTITY
 
 
 def split_choices(
@@ -181,10 +171,7 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
 def restore_space(
     draws: xr.Dataset, names: Sequence[str], choices: Mapping[str, Any] | None, model: Any
 ) -> Space:
-    """Return the space that merged draws, with their attributes, were merged in.
-
-    `choices` and `model` are what a merged object cannot hold: own transforms, a PyMC model.
-    """
+    """Return the space of merged draws, by own transforms and a model, which no file can hold."""
     described = draws.attrs.get(schema.TRANSFORMS, "{}")
     if draws.attrs.get(schema.SPACE) != MODEL:
         return TransformSpace(transforms.restore(described, choices), names)
@@ -211,10 +198,7 @@ def required(model: Any) -> Any:
 
 
 def _contradicted(space: Any, matched: Matched) -> list[str]:
-    """Name the deterministics that the model computes otherwise than the batches' samplers did.
-
-    A model may hold what belongs to its own batch, such as the mean of a column, as a constant.
-    """
+    """Name deterministics in which the model holds what belongs to its own batch as a constant."""
     wrong = []
     for batch in matched.batches:
         names = [n for n in space.deterministic_names if n in batch.draws and n not in wrong]
@@ -259,11 +243,7 @@ def checked_choices(choices: Mapping[str, Any] | None) -> dict[str, Any]:
 def check_powered_space(
     batches: Sequence[Batch], space: Space, kind: str, choices: Mapping[str, Any]
 ) -> None:
-    """Refuse to merge a variable elsewhere than where its prior was raised to a power.
-
-    The attribute `swiss_untransformed` names variables whose prior was powered on their own scale,
-    `swiss_transformed` those powered in the model's unconstrained space.
-    """
+    """Refuse to merge a variable elsewhere than where its prior was raised to a power."""
     if kind != "fractionated":
         return
     own_scale = _recorded_names(batches, schema.UNTRANSFORMED)

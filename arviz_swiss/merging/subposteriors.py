@@ -118,11 +118,14 @@ def _local_of(
     ours = ours.map(lambda array: array.transpose(*maps[array.name].attrs["dims"]))
     arrays = _arrays_of(ours)
     images = arrays | space.forward(_arrays_of(draws.drop_vars(names, errors="ignore")) | arrays)
-    step = _step(opened, position, back)
+    ends = opened.images.isel(chain=opened.chains_of(position)).drop_vars("batch")
+    step = (flatten(ends) - flatten(back[list(ends.data_vars)]).values).sel(
+        parameter=opened.parameters
+    )
     moved: Arrays = {}
     for name, image in images.items():
         mine = maps[schema.owner_coord(f"{name}_element")].values.astype(str) == label
-        moved[name] = image - change(step, maps[name].values[:, mine], image.shape)
+        moved[name] = image - change(step.values, maps[name].values[:, mine], image.shape)
     moved |= space.backward(moved, _arrays_of(posterior.drop_vars(names, errors="ignore")))
     restored = ours.assign({n: ours[n].copy(data=moved[n].astype(ours[n].dtype)) for n in names})
     for dim, labels in own.items():
@@ -133,13 +136,6 @@ def _local_of(
 
 def _arrays_of(dataset: xr.Dataset) -> Arrays:
     return {str(name): array.values for name, array in dataset.data_vars.items()}
-
-
-def _step(opened: Merged, position: int, back: xr.Dataset) -> np.ndarray:
-    """Return how far the merge moved the parameters that vary, (chain, draw, parameter)."""
-    ends = opened.images.isel(chain=opened.chains_of(position)).drop_vars("batch")
-    step = flatten(ends) - flatten(back[list(ends.data_vars)]).values
-    return step.sel(parameter=opened.parameters).values
 
 
 def _elements_of(label: str, draws: xr.Dataset, maps: xr.Dataset) -> dict[str, np.ndarray]:

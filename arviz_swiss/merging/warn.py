@@ -1,7 +1,6 @@
 """What `merge` warns of, in words that say what it means for the result and what to do."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -43,18 +42,6 @@ DIVERGENT = 0.01
 MOST_NAMED = 3
 
 
-class SkewAdvice(NamedTuple):
-    """What decides the advice on skewed variables.
-
-    `transformed` are the variables merged on another scale than their own, `suggested` the
-    transforms that would help others, `kind` the kind of sub-posterior.
-    """
-
-    transformed: Collection[str]
-    suggested: Mapping[str, str]
-    kind: str
-
-
 def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = False) -> None:
     """Name, in one warning, the variables that are neither merged nor kept in another way."""
     reasons = []
@@ -89,10 +76,7 @@ def warn_left_out(matched: Matched, kept: Collection[str], has_model: bool = Fal
 def warn_kind(
     diagnostics: MomentDiagnostics, powers: np.ndarray, kind_from: str, count: int
 ) -> str | None:
-    """Warn, once, of a kind that was guessed or that the batches do not look like, if any.
-
-    `count` is how many batches there were before any was dropped. Returns what they look like.
-    """
+    """Warn, once, of a kind that was guessed or is doubted; return what the batches look like."""
     scatter = diagnostics.q_fair, diagnostics.q_df, powers
     doubt = doubt_kind(*scatter, kind_from)
     parts: list[str] = []
@@ -166,10 +150,7 @@ def warn_few_draws(
 
 
 def warn_few_prior_draws(prior: Moments, pooled: Gaussian, missing_prior: float) -> None:
-    """Warn when few draws of the prior put the merged sds off by over 2%.
-
-    Few draws make its precision, of which the pooling takes a multiple, too large.
-    """
+    """Warn when few draws make the prior's precision so large that sds are off by over 2%."""
     parameters = prior.mean.size
     factor = correction(prior.draws, parameters)
     excess = np.inf if factor is None else 1.0 / factor - 1.0
@@ -194,10 +175,7 @@ def warn_prior_shape(error: float, missing_prior: float) -> None:
 def warn_poor_batches(
     batches: Sequence[Batch], glances: Sequence[Glance], frame: Frame, kind: str, any_shape: bool
 ) -> None:
-    """Warn, once, of batches that no merge can make good: skewed, unconverged or divergent.
-
-    With `any_shape` skewness does not harm the method.
-    """
+    """Warn, once, of batches that are unconverged, divergent or, unless that is well, skewed."""
     skewed = "" if any_shape or len(batches) < 2 else _tell_skewed(batches, glances, frame, kind)
     parts = [skewed, _tell_apart(batches, glances, frame), _tell_divergent(batches)]
     if told := [part for part in parts if part]:
@@ -216,16 +194,15 @@ def _tell_skewed(
         return ""
     strong = strong[np.argsort(-np.abs(skewness[strong]))]
     named = brief([f"{frame.labels[at]} ({skewness[at]:.1f})" for at in strong], MOST_NAMED)
-    variables = np.array(frame.owners)[strong]
-    ranges = {
-        name: _range_of(batches, name)
-        for name in set(variables.tolist()) - set(frame.space.transforms)
-    }
+    variables, transformed = frame.owners[strong], frame.space.transforms
+    ranges = {}
+    for name in set(variables.tolist()) - set(transformed):
+        draws = [batch.draws[name].values for batch in batches]
+        ranges[name] = float(min(map(np.min, draws))), float(max(map(np.max, draws)))
     suggested = suggest_transforms(variables, skewness[strong], ranges)
-    advice = SkewAdvice(frame.space.transforms, suggested, kind)
     return (
         f"strongly skewed in the space of the merge (skewness of the median batch: {named}); "
-        f"{advise_skewed(variables.tolist(), advice)}"
+        f"{advise_skewed(variables.tolist(), transformed, suggested, kind)}"
     )
 
 
@@ -233,43 +210,35 @@ def _tell_apart(batches: Sequence[Batch], glances: Sequence[Glance], frame: Fram
     rhat = np.nan_to_num(np.array([glance.rhat for glance in glances]))
     apart = np.flatnonzero(rhat.max(axis=1) > CHAINS_APART)
     named = [f"{batches[b]} ({frame.labels[int(rhat[b].argmax())]})" for b in apart.tolist()]
-    if not named:
-        return ""
-    return (
-        f"not converged, their chains lie apart: {brief(named, MOST_NAMED)}; sample them again, "
-        "longer"
-    )
+    lie = f"their chains lie apart: {brief(named, MOST_NAMED)}; sample them again, longer"
+    return f"not converged, {lie}" if named else ""
 
 
 def _tell_divergent(batches: Sequence[Batch]) -> str:
-    shares = [_divergent_share(batch) for batch in batches]
-    named = [
-        f"{batch} ({100 * share:.0f}% of draws)"
-        for batch, share in zip(batches, shares, strict=True)
-        if share > DIVERGENT
-    ]
-    if not named:
-        return ""
-    return (
-        f"divergent: {brief(named, MOST_NAMED)}; sample them with a larger target_accept, or "
-        "another parametrisation"
-    )
+    named = []
+    for batch in batches:
+        diverging = batch.groups.get(schema.SAMPLE_STATS, {}).get("diverging")
+        if diverging is not None and (share := float(diverging.mean())) > DIVERGENT:
+            named.append(f"{batch} ({100 * share:.0f}% of draws)")
+    remedy = "sample them with a larger target_accept, or another parametrisation"
+    return f"divergent: {brief(named, MOST_NAMED)}; {remedy}" if named else ""
 
 
-def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
-    """Return what to do about variables that are strongly skewed where they are merged."""
+def advise_skewed(
+    variables: Sequence[str], transformed: Collection[str], suggested: Mapping[str, str], kind: str
+) -> str:
+    """Return what to do about skewed variables, some merged on another scale than their own."""
     names = list(dict.fromkeys(variables))
-    moved = [name for name in names if name in advice.transformed]
-    mended = [name for name in names if name not in moved and name in advice.suggested]
+    moved = [name for name in names if name in transformed]
+    mended = [name for name in names if name not in moved and name in suggested]
     parts = []
     if mended:
-        choices = ", ".join(f'"{name}": "{advice.suggested[name]}"' for name in mended)
+        choices = ", ".join(f'"{name}": "{suggested[name]}"' for name in mended)
         parts.append(f"merge on another scale, transforms={{{choices}}}")
     if moved:
         own = ", ".join(f'"{name}": None' for name in moved)
         # the prior was raised to a power in the space where it must be merged
-        is_powered = advice.kind == "fractionated"
-        again = f"sample again with untransformed={moved!r} and " if is_powered else ""
+        again = f"sample again with untransformed={moved!r} and " * (kind == "fractionated")
         parts.append(
             "use larger batches (fewer of them)"
             f", or {again}merge on its own scale with transforms={{{own}}}"
@@ -282,11 +251,7 @@ def advise_skewed(variables: Sequence[str], advice: SkewAdvice) -> str:
 def suggest_transforms(
     variables: np.ndarray, skewness: np.ndarray, ranges: Mapping[str, tuple[float, float]]
 ) -> dict[str, str]:
-    """Return the transforms that make skewed variables less so.
-
-    A logarithm draws in the right tail alone; towards one, a logit draws in the left. `ranges`
-    holds the variables' smallest and largest draws.
-    """
+    """Return transforms, by range: a log draws in the right tail, a logit near one the left."""
     suggested = {}
     for name, (least, greatest) in ranges.items():
         own = skewness[variables == name]
@@ -297,27 +262,13 @@ def suggest_transforms(
     return suggested
 
 
-def _range_of(batches: Sequence[Batch], name: str) -> tuple[float, float]:
-    draws = [batch.draws[name].values for batch in batches]
-    return float(min(map(np.min, draws))), float(max(map(np.max, draws)))
-
-
-def _divergent_share(batch: Batch) -> float:
-    stats = batch.groups.get("sample_stats")
-    if stats is None or "diverging" not in stats:
-        return 0.0
-    diverging = stats["diverging"].values
-    return float(diverging.mean()) if diverging.size else 0.0
-
-
 def warn_unordered(matched: Matched, local: Mapping[str, str], beside: LocalDraws) -> None:
     """Say where predictions of a model of all data, which go by position, would be wrong."""
     dims = {local[name] for name in matched.local if name in local}
     wrong = [dim for dim in beside.unordered if dim in dims]
     if not wrong:
         return
-    repeated = [dim for dim in wrong if schema.own_coord(dim) in beside.maps.coords]
-    if repeated:
+    if repeated := [dim for dim in wrong if schema.own_coord(dim) in beside.maps.coords]:
         remedy = (
             f"The labels along {', '.join(repeated)} repeat between batches: give the model coords "
             "with a label of its own for every group, and sample again"

@@ -123,10 +123,7 @@ def kernel_means(points: np.ndarray, bandwidth: float | None) -> np.ndarray:
 
 
 def geometric_median(inner: np.ndarray, tolerance: float = 1e-9, iterations: int = 1000):
-    """Return the weights of the point with the least sum of distances, by Weiszfeld's algorithm.
-
-    The points are given by their inner products.
-    """
+    """Return the weights of the geometric median of points, by their inner products (Weiszfeld)."""
     count = inner.shape[0]
     weights = np.full(count, 1.0 / count)
     for _ in range(iterations):

@@ -30,10 +30,7 @@ WORTH_COMPILING = 3 * 10**9
 
 
 class Walks(NamedTuple):
-    """Draws of the product, as (walk, parameter), and what they rest on.
-
-    `used` says of each batch how many of its draws, all chosen equally often, the walks ended at.
-    """
+    """Draws of the product, (walk, parameter), and how many draws of each batch they rest on."""
 
     draws: np.ndarray
     used: np.ndarray
@@ -57,11 +54,9 @@ def sample(
     resampled by them. In the second half the walks only go on. Walks of common descent stay
     neighbours, so that an effective sample size counts them as what they are worth.
 
-    The draws are (batch, row, parameter), in coordinates where the kernels are round and the
-    Gaussian product is diagonal and centred. `logs` are their (batch, row) log densities under the
-    batches' Gaussians and `precision` that of the product: zeros without a Gaussian start. Sweeps
-    are 50 to 500, fewer for larger problems, when absent; None has numba compile the loop where it
-    is installed and pays.
+    The (batch, row, parameter) draws are in coordinates where the kernels are round and the
+    Gaussian product is diagonal and centred; `logs` are their log densities under the batches'
+    Gaussians and `precision` that of the product: zeros without a Gaussian start.
     """
     batches, rows, parameters = draws.shape
     work = batches * count * (parameters + 20)

@@ -70,12 +70,10 @@ def semiparametric(
     product = basis.T @ given.pooled.precision @ basis
     precision, rotation = np.linalg.eigh(product)
     basis = basis @ rotation
-    logs = np.array(
-        [
-            _log_density(batch, moments.mean, moments.precision)
-            for batch, moments in zip(draws, given.moments, strict=True)
-        ]
-    )
+    logs = np.empty(draws.shape[:-1])
+    for batch, moments, log in zip(draws, given.moments, logs, strict=True):
+        whitened = (batch - moments.mean) @ linalg.cholesky(moments.precision)
+        log[...] = -0.5 * np.sum(whitened**2, axis=-1)
     remedy = 'a larger bandwidth, which comes nearer to "gaussian"'
     return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy)
 
@@ -95,20 +93,9 @@ def nonparametric(
     Parameters
     ----------
     bandwidth : float, optional
-        The kernels' sd is ``bandwidth * n^(-1 / (4 + d))`` for n draws of d parameters.
-        ``B^(-1 / (2 d^2))`` for B batches when absent; 1 with ``standardise=False``.
-    standardise : bool, default True
-        Measure the bandwidth in units of the batches' mean covariance, so that the result does not
-        depend on the parameters' units.
-    sweeps : int, optional
-        How often each draw's walk visits every batch; 50 to 500, by the size of the problem, when
-        absent.
-
-    Warns
-    -----
-    MergeWarning
-        When the draws made rest on a few draws of a batch, such as some in its tails, and lie
-        elsewhere than the product of the batches' Gaussian approximations.
+        As of `semiparametric`, but ``B^(-1 / (2 d^2))`` for B batches when absent.
+    standardise, sweeps : optional
+        As of `semiparametric`, which also says when there is a warning.
 
     References
     ----------
@@ -133,16 +120,8 @@ def _units(given: Given, standardise: bool) -> np.ndarray:
     return linalg.cholesky(np.mean([moments.covariance for moments in given.moments], axis=0))
 
 
-def _log_density(draws: np.ndarray, mean: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Return the Gaussian log density up to a constant."""
-    return -0.5 * np.sum(((draws - mean) @ linalg.cholesky(precision)) ** 2, axis=-1)
-
-
 def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) -> np.ndarray:
-    """Run the sampler in coordinates where the kernels are round and the Gaussian is diagonal.
-
-    `remedy` is what to do, besides using another method, when it does not find the product.
-    """
+    """Run the sampler where kernels are round; `remedy` is what to do if it finds no product."""
     if sweeps is not None and sweeps < 1:
         raise ValueError(f"sweeps must be at least 1, got {sweeps}")
     batches, chains, length, parameters = draws.shape

@@ -13,11 +13,7 @@ from arviz_swiss.base.linalg import Spectrum
 
 
 class Given(NamedTuple):
-    """What a method gets: moments of the kind of sub-posterior it expects, and weights.
-
-    `spectra` are the batches' covariances seen from the pooled one; `weights` sum to one, and are
-    equal when all batches have the same power.
-    """
+    """What a method gets: moments of the kind it expects, spectra, and weights that sum to one."""
 
     moments: Sequence[Moments]
     pooled: Gaussian
@@ -43,11 +39,8 @@ class Method(NamedTuple):
     @property
     def options(self) -> list[str]:
         """Names of the method's own options."""
-        return [
-            name
-            for name, parameter in inspect.signature(self.combine).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        ]
+        parameters = inspect.signature(self.combine).parameters.values()
+        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
 
 
 METHODS: dict[str, Method] = {}
@@ -56,20 +49,7 @@ METHODS: dict[str, Method] = {}
 def register(
     name: str, *, expects: str, makes: str = "maps", pools: bool = False, any_shape: bool = False
 ) -> Callable:
-    """Return a decorator that makes a function available as ``merge(method=name)``.
-
-    Parameters
-    ----------
-    name : str
-    expects : {"inflated", "fractionated"}
-        The kind of sub-posterior that the method is made for. Draws of the other kind are rescaled.
-    makes : {"maps", "draws"}, default "maps"
-        Whether the function returns one affine map a batch, or new draws.
-    pools : bool, default False
-        Whether the result has the pooled mean and covariance.
-    any_shape : bool, default False
-        Whether it is made for sub-posteriors that are far from Gaussian.
-    """
+    """Return a decorator that adds a function to the methods, with the properties of `Method`."""
 
     def add(combine: Callable) -> Callable:
         METHODS[name] = Method(name, expects, makes, pools, any_shape, combine)

@@ -228,7 +228,7 @@ def test_a_certificate_without_a_status_is_refused():
     groups = {**contents.groups, "swiss_certificate": old}
     written = containers.build(groups, contents.container)
     for ask in (az_swiss.report, az_swiss.resample, certificate_verdict):
-        with pytest.raises(ValueError, match=r"older version .* Call certify again"):
+        with pytest.raises(ValueError, match=r"has lost its attributes .* call certify again"):
             ask(written)
 
 

@@ -5,14 +5,15 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import flatten, unflatten
 from arviz_swiss.data.layout import (
     gather,
     gather_all,
     layout_of,
+    move,
     positions_of,
     row_blocks,
-    scatter,
 )
 
 SHAPES = st.lists(st.lists(st.integers(1, 4), max_size=3), min_size=1, max_size=50)
@@ -134,18 +135,21 @@ def test_row_blocks_cover_all_rows_once(rows, parameters):
     np.testing.assert_array_equal(covered, np.arange(rows))
 
 
-def test_scatter_undoes_gather():
+def test_rows_are_gathered_and_moved():
     dataset = dataset_of([[], [3], [2, 2]])
     layout = layout_of(dataset, list(dataset.data_vars))
     matrices = [dataset[name].values.reshape(10, -1) for name in dataset.data_vars]
     centre = np.arange(layout.size, dtype=float)
     rows = gather(matrices, layout, slice(2, 9), centre, np.empty((8, layout.size)))
     np.testing.assert_allclose(rows, gather_all(matrices, layout)[2:9] - centre)
-    back = [np.zeros_like(matrix) for matrix in matrices]
-    scatter(rows, layout, slice(2, 9), centre, back)
-    for matrix, original in zip(back, matrices, strict=True):
-        np.testing.assert_allclose(matrix[2:9], original[2:9])
-        assert not matrix[:2].any()
+    rng = np.random.default_rng(0)
+    affine = AffineMap(rng.standard_normal((layout.size,) * 2), centre, 2 * centre + 1)
+    # more rows than one block has
+    many = [np.tile(matrix, (1000, 1)) for matrix in matrices]
+    out = [np.empty_like(matrix) for matrix in many]
+    move(many, layout, affine, out)
+    moved = (gather_all(many, layout) - centre) @ affine.scale.T + affine.target
+    np.testing.assert_allclose(gather_all(out, layout), moved)
 
 
 @pytest.mark.parametrize(

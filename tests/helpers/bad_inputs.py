@@ -120,6 +120,7 @@ MERGE = [
     ("merge(batches, method='semiparametric', bandwidth=-1, kind='inflated')", ValueError, "bandwidth"),
     ("merge(batches, method='semiparametric', bandwidth='wide', kind='inflated')", (TypeError, ValueError), "bandwidth"),
     ("merge(batches, method='consensus', random_seed='one', kind='inflated')", (TypeError, ValueError), "random_seed"),
+    ("merge(batches, random_seed='one', kind='inflated')", (TypeError, ValueError), "random_seed"),
     ("merge([b.assign_attrs(swiss_kind='plain') for b in listed])", ValueError, "batch 0, plain"),
     ("merge([b.assign_attrs(swiss_power='high') for b in listed])", ValueError, "batch 0, swiss_power"),
     ("merge([b.assign_attrs(swiss_power=-1) for b in listed])", ValueError, "batch 0, swiss_power"),

@@ -216,3 +216,22 @@ def test_callable_covariance(random_batches):
     np.testing.assert_allclose(
         rows(merged), rows(az_swiss.merge(batches, kind="inflated")), atol=1e-10
     )
+
+
+@pytest.mark.parametrize("stuck", [0, 2])
+def test_a_stuck_batch_is_named_and_can_be_dropped(stuck):
+    """Whether it is the first, which the others are compared with, or another."""
+    rng = np.random.default_rng(1)
+    batches = [{"x": rng.normal(size=(2, 300)), "y": rng.normal(size=(2, 300))} for _ in range(3)]
+    batches[stuck]["y"] = np.ones((2, 300))
+    named = re.escape(f'batch {stuck} ("b{stuck}")')
+    message = rf"^{named}, variable y: all draws are the same.*sample {named} again, or .*drop="
+    with pytest.raises(ValueError, match=message):
+        az_swiss.merge(batches, kind="inflated")
+    rest = [batch for position, batch in enumerate(batches) if position != stuck]
+    merged = az_swiss.merge(batches, kind="inflated", drop=stuck)
+    alone = az_swiss.merge(rest, kind="inflated")
+    for name in ("pooled_mean", "pooled_covariance"):
+        np.testing.assert_allclose(
+            group(merged, "swiss_transform")[name], group(alone, "swiss_transform")[name]
+        )

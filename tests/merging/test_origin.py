@@ -11,7 +11,7 @@ from arviz_swiss import merge
 from arviz_swiss.data import containers
 from arviz_swiss.data.schema import PARTITION, SETTINGS
 from arviz_swiss.data.schema import RANDOM_SEED as SEED
-from arviz_swiss.merging.origin import summarise_observed, summary
+from arviz_swiss.merging.origin import differing, summarise_observed, summary
 
 LENGTH = 2000
 
@@ -203,3 +203,9 @@ def test_only_what_all_batches_have_is_summarised():
     assert found.sel(statistic="mean").values.ravel().tolist() == [1.5, 6.0]
     assert summarise_observed([first, None]) is None
     assert summarise_observed([first[["name"]], second[["name"]]]) is None
+
+
+def test_what_is_unknown_of_one_function_does_not_differ():
+    before, now = {"source code": None, "sd": "1f", "old": "3"}, {"source code": "a7", "sd": "2e"}
+    assert differing(before, now) == ["sd", "old"]
+    assert differing(now, now) == []

@@ -6,7 +6,8 @@ from merged_groups import group
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
-from arviz_swiss.merging.warn import SkewAdvice, advise_skewed, suggest_transforms
+from arviz_swiss.data.layout import Layout
+from arviz_swiss.merging.warn import advise_skewed, suggest_transforms
 
 BATCHES = 20
 
@@ -104,7 +105,7 @@ def test_divergent_batches_are_warned_of(to_container):
     ],
 )
 def test_advice_on_skewed_variables(kind, transformed, suggested, words, never):
-    text = advise_skewed(["s", "s"], SkewAdvice(transformed, suggested, kind))
+    text = advise_skewed(["s", "s"], transformed, suggested, kind)
     assert words in text
     assert never not in text
 
@@ -191,3 +192,18 @@ def test_transforms_are_suggested_by_range_and_tail():
     skewness = np.array([2.0, 3.0, -2.0, -2.0, 2.0])
     ranges = {"s": (0.1, 9.0), "p": (0.1, 0.99), "x": (1.0, 100.0), "n": (-1.0, 2.0)}
     assert suggest_transforms(variables, skewness, ranges) == {"s": "log", "p": "logit"}
+
+
+def test_labels_are_made_no_more_often_where_more_is_skewed(monkeypatch):
+    """ArviZ's labels take longer than the moments, so that one a parameter named is too many."""
+    calls, make = [], Layout.labels
+    monkeypatch.setattr(Layout, "labels", lambda self, *args: calls.append(1) or make(self, *args))
+    counts = []
+    for size in (2, 40):
+        rng = np.random.default_rng(0)
+        batches = [{"x": rng.lognormal(0, 1.5, size=(2, 400, size))} for _ in range(2)]
+        calls.clear()
+        with pytest.warns(MergeWarning, match="strongly skewed"):
+            az_swiss.merge(batches, kind="inflated", covariance="diagonal")
+        counts.append(len(calls))
+    assert counts[0] == counts[1]
