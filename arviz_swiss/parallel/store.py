@@ -46,6 +46,8 @@ PRINTED = (
     datetime.timedelta,
     type(None),
 )
+# Kinds of arrays that hold numbers as pandas calls them.
+NUMBERS = {"boolean": "b", "floating": "f", "integer": "iu"}
 
 
 def fingerprint(data: Any) -> str:
@@ -83,17 +85,44 @@ def _plain(data: Any) -> Any:
         return ["set", *sorted(map(fingerprint, data))]
     if hasattr(data, "iloc"):
         columns = data.items() if data.ndim == 2 else [(data.name, data)]
-        named = [[_plain(name), _plain(column.to_numpy())] for name, column in columns]
+        named = [[_plain(name), _plain_column(column)] for name, column in columns]
         return ["table", named, _plain(data.index.to_numpy())]
+    if hasattr(data, "__dask_graph__"):
+        return _plain(np.asarray(data))
+    if isinstance(data, np.ma.MaskedArray):
+        return ["masked", _plain(np.ma.getmaskarray(data)), _plain(data.filled())]
     if isinstance(data, np.ndarray) and not data.dtype.hasobject:
         return ["array", joblib.hash(np.ascontiguousarray(data))]
     if isinstance(data, np.ndarray):
-        all_text = pd.api.types.infer_dtype(data.ravel(), skipna=False) == "string"
-        values = pd.util.hash_array(data.ravel()) if all_text else data.tolist()
-        return ["array of objects", list(data.shape), _plain(values)]
+        return ["array of objects", list(data.shape), _plain_entries(data.ravel())]
     if isinstance(data, list | tuple):
-        return [type(data).__name__, *map(_plain, data)]
+        return [type(data).__name__, len(data), _plain_entries(data)]
     return ["object", joblib.hash(data)]
+
+
+def _plain_column(column: Any) -> Any:
+    """Return one column of a table; the codes of categories, which models may use, are its own."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        categories = _plain(dtype.categories.to_numpy())
+        return ["categories", dtype.ordered, categories, _plain(column.cat.codes.to_numpy())]
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return [str(dtype), _plain(column.dt.tz_convert(None).to_numpy())]
+    return _plain(column.to_numpy())
+
+
+def _plain_entries(entries: Any) -> Any:
+    """Return many objects, at once where all are of one common type."""
+    kind = pd.api.types.infer_dtype(entries, skipna=False)
+    if kind in NUMBERS:
+        array = np.array([*entries])
+        if array.dtype.kind in NUMBERS[kind]:  # not integers that are too large for one
+            return _plain(array)
+    if pd.api.types.infer_dtype(entries, skipna=True) == "string":
+        texts = np.array(entries, dtype=object)
+        missing = pd.isna(texts)
+        return [_plain(missing), _plain(pd.util.hash_array(np.where(missing, "", texts)))]
+    return [*map(_plain, entries)]
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
