@@ -206,7 +206,8 @@ def compile_points(
 ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """Return a function of many points from the scalar graph of one, or its gradient.
 
-    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants.
+    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants. Who
+    calls this holds `LOCK`.
     """
     lifted, arrays = _lift(graph, values)
     entry = next((f for f in _functions if f.gradient == gradient and f.graph.equals(lifted)), None)
