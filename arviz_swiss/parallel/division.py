@@ -74,9 +74,10 @@ def divide_again(
     )
     if schema.PARTITION in attrs and attrs[schema.PARTITION] != fingerprint_rows(indices):
         raise ValueError(
-            f"the seed {attrs[schema.RANDOM_SEED]} divides the rows otherwise than the batches "
-            "were sampled: the data or the seed differ, or groups= and stratify=. Pass the data, "
-            "groups= and stratify= of sample_batches: labels that it got as an array, not as the "
-            "name of a column, are not recorded."
+            f"the seed {attrs[schema.RANDOM_SEED]} divides the rows into {batches} batches "
+            "otherwise than they were sampled: the data or the seed differ, or groups= and "
+            "stratify=, or some batches are missing. Merge all of them, and pass the data, groups= "
+            "and stratify= of sample_batches: labels that it got as an array, not as the name of a "
+            "column, are not recorded."
         )
     return indices
