@@ -21,15 +21,6 @@ import xarray as xr
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 
-__all__ = [
-    "create_settings",
-    "fingerprint",
-    "read_batch",
-    "read_settings",
-    "require_same",
-    "write_batch",
-]
-
 SETTINGS = "settings.json"
 
 # What file systems without hard links say: exFAT, and many that are mounted over a network.
@@ -54,15 +45,6 @@ def fingerprint(data: Any) -> str:
     """Return a short text that differs whenever the values, names or types of the data differ.
 
     The data may be arrays, tables, Datasets, dicts or lists of these, or whatever can be pickled.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arviz_swiss.parallel.store import fingerprint
-    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
-    True
-    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.arange(3.0)})
-    False
     """
     return joblib.hash(_plain(data))[:16]
 
@@ -155,17 +137,7 @@ def _not_settings(path: Path, reason: str) -> ValueError:
 
 
 def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a folder whose batches were made with other settings; both are flat.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from arviz_swiss.parallel.store import require_same
-    >>> require_same({"draws": 500}, {"draws": 1000}, Path("runs"))
-    Traceback (most recent call last):
-    ...
-    ValueError: folder runs was made with other settings: draws: 500 → 1000. ...
-    """
+    """Refuse a folder whose batches were made with other settings; both are flat."""
     now = json.loads(json.dumps(settings))
     if "partition" in now and "partition" not in recorded:
         raise ValueError(

@@ -19,15 +19,6 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-__all__ = [
-    "LOCK",
-    "compile_once",
-    "compile_points",
-    "compiles_with_numba",
-    "without_advice_on_blas",
-    "without_cache",
-]
-
 _log = logging.getLogger("arviz_swiss")
 
 CACHE_VARIABLE = "ARVIZ_SWISS_COMPILE_CACHE"

@@ -16,8 +16,6 @@ from arviz_swiss.pymc.graphs import shapes_of
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
-__all__ = ["ModelDensity", "check_model"]
-
 
 class ModelDensity:
     """The log density of one batch, at many points at once.

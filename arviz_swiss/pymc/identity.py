@@ -12,8 +12,6 @@ from arviz_swiss.parallel.store import fingerprint
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import UNCOMPILED, shapes_of
 
-__all__ = ["identify"]
-
 # Of values that are compared. Threads and machines may change the last of about sixteen.
 DIGITS = 8
 POINTS = 2
@@ -26,18 +24,6 @@ def identify(models: Sequence[pm.Model]) -> dict[str, str | None]:
     "structure" that of the free variables' names, shapes, coordinates and transforms;
     "deterministics" that of their names, coordinates and values at the same points. None stands
     for what cannot be told, because an operation cannot be evaluated without a compiler.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.identity import identify
-    >>> def build(sd):
-    ...     with pm.Model() as model:
-    ...         pm.Normal("y", pm.Normal("mu", 0, sd), 1, observed=[1.0, 2.0])
-    ...     return model
-    >>> narrow, wide, again = (identify([build(sd)]) for sd in (1.0, 2.0, 1.0))
-    >>> [name for name in narrow if narrow[name] != wide[name]], narrow == again
-    (['density'], True)
     """
     # without a compiler also for graphs within graphs, which would take half a minute
     with LOCK, pytensor.config.change_flags(cxx=""):

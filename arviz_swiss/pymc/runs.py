@@ -19,8 +19,6 @@ from arviz_swiss.parallel.partition import partition
 from arviz_swiss.pymc.identity import identify
 from arviz_swiss.pymc.sampler_arguments import default_sampler
 
-__all__ = ["Run", "Settings", "add_models", "finished_batches", "plan_run"]
-
 # Begins the names of settings that say what software the folder was begun with.
 VERSION = "version "
 

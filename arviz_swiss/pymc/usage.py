@@ -11,8 +11,6 @@ from pytensor.graph.traversal import ancestors
 from arviz_swiss.parallel.store import fingerprint
 from arviz_swiss.pymc.graphs import arrays_of
 
-__all__ = ["check_uses_batch"]
-
 # So many distinct values do not agree by chance.
 DISTINCT = 10
 
