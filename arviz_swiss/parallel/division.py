@@ -35,23 +35,11 @@ def division_attrs(
 
 
 def divide_again(
-    data: Any,
-    attrs: Mapping[str, Any],
-    batches: int,
-    groups: Any = None,
-    stratify: Any = None,
+    data: Any, attrs: Mapping[str, Any], batches: int, groups: Any = None, stratify: Any = None
 ) -> list[np.ndarray]:
     """Return the rows of each batch, as they were sampled; refuse other data and other labels.
 
-    Parameters
-    ----------
-    data : object
-        All rows.
-    attrs : mapping
-        What `division_attrs` recorded.
-    batches : int
-    groups, stratify : optional
-        Those of `sample_batches`, needed where they were no names of columns.
+    `attrs` are what `division_attrs` recorded; labels that were no names of columns must be given.
     """
     if schema.RANDOM_SEED not in attrs:
         raise ValueError(

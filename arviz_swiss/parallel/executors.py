@@ -49,9 +49,7 @@ class Portable:
 
 
 def run(
-    function: Callable[[Any], Any],
-    tasks: Mapping[str, Portable],
-    executor: Any = None,
+    function: Callable[[Any], Any], tasks: Mapping[str, Portable], executor: Any = None
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the label and the outcome of every task, in the order of completion.
 

@@ -27,16 +27,7 @@ SETTINGS = "settings.json"
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 # Values whose text says all about them; that of arrays is abbreviated.
-PRINTED = (
-    str,
-    bytes,
-    bool,
-    numbers.Number,
-    np.generic,
-    datetime.date,
-    datetime.timedelta,
-    type(None),
-)
+PRINTED = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.timedelta, type(None))
 # Kinds of arrays that hold numbers as pandas calls them.
 NUMBERS = {"boolean": "b", "floating": "f", "integer": "iu"}
 
@@ -220,18 +211,13 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
             f"{path} holds batch {held}, not {label}. Move the file away and run the same call "
             "again to have the batch sampled."
         )
-    _require_attrs(recorded, attrs or {}, path)
-    return containers.build(loaded)
-
-
-def _require_attrs(recorded: Mapping[str, Any], attrs: Mapping[str, Any], path: Path) -> None:
-    names = [name for name in attrs if recorded.get(name) != attrs[name]]
-    if names:
+    if names := [name for name, value in (attrs or {}).items() if recorded.get(name) != value]:
         raise ValueError(
             f"{path} is of another run than {SETTINGS} beside it: {', '.join(names)} differ. "
             "Batches of two partitions cannot be merged. Move the file away and run the same call "
             "again to have the batch sampled, or pass another folder."
         )
+    return containers.build(loaded)
 
 
 def _no_cluster_locks() -> contextlib.AbstractContextManager:
@@ -248,10 +234,7 @@ def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) 
     """Write to a temporary name that no reader looks at, and rename once all is on the disk."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(temporary, content)
         if replace:
             os.replace(temporary, path)
         else:
@@ -262,6 +245,13 @@ def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) 
     _sync_folder(path.parent)
 
 
+def _write_new(path: Path, content: bytes | memoryview) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
     """Give a file its name unless the name is taken, which a rename would not notice."""
     try:
@@ -270,10 +260,7 @@ def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
         if error.errno not in NO_LINKS:
             raise
         # what a process that is killed here leaves behind is no JSON, and is refused
-        with open(path, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(path, content)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -157,10 +157,7 @@ def _stores_resized(old: _Model, new: _Model) -> bool:
     resized = {
         var
         for var, value, other in zip(
-            old.graph.data,
-            map(_value, old.graph.data),
-            map(_value, new.graph.data),
-            strict=True,
+            old.graph.data, map(_value, old.graph.data), map(_value, new.graph.data), strict=True
         )
         if value.shape != other.shape or (value.ndim == 0 and value != other)
     }
