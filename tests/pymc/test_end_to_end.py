@@ -127,10 +127,9 @@ def hierarchical(data):
         tau = pm.HalfNormal("tau", 2)
         sigma = pm.HalfNormal("sigma", 2)
         effect = pm.Normal("effect", 0, tau, dims="school")
-        # data that are no constants of the code: what is compiled for one batch serves the others
-        x, code = pm.Data("x", data["x"].to_numpy()), pm.Data("code", codes)
-        y = pm.Data("y_data", data["y"].to_numpy())
-        pm.Normal("y", alpha + slope * x + effect[code], sigma, observed=y)
+        pm.Normal(
+            "y", alpha + slope * data["x"].to_numpy() + effect[codes], sigma, observed=data["y"]
+        )
     return model
 
 
