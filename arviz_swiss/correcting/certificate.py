@@ -107,11 +107,7 @@ def build_certificate(
 
 
 def _dataset(
-    opened: Merged,
-    thinned: Thinned,
-    weighed: Weighed,
-    provenance: Provenance,
-    evidence: Evidence,
+    opened: Merged, thinned: Thinned, weighed: Weighed, provenance: Provenance, evidence: Evidence
 ) -> xr.Dataset:
     """Return the variables of the certificate, each with its meaning."""
     picked = opened.draws.isel(draw=thinned.draws)

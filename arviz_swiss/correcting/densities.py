@@ -4,6 +4,7 @@ A density is a plain PyMC model (not a tempered one), or any object with the met
 `BatchDensity`. The full posterior is the prior of one times the likelihoods of all.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -102,6 +103,11 @@ class Source(NamedTuple):
         values = self._asdict()
         names = [f"{name}=" for name in ("build", "data") if values[name] is not None]
         labels = [f"{name}=" for name in ("groups", "stratify") if values[name] is not None]
+        if inspect.isroutine(self.densities):
+            raise TypeError(
+                f"densities is a function, {self.densities.__name__}: if it makes the model of a "
+                "batch, pass it as build=, with data=, both those of sample_batches."
+            )
         if self.densities is not None and names + labels:
             raise TypeError(
                 f"got densities and {', '.join(names + labels)}: pass densities, or build= and "
@@ -190,7 +196,15 @@ def _built(opened: Merged, source: Source) -> list[Any]:
         source.data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
     )
     rows = dict(zip(sampled, indices, strict=True))
-    return [source.build(take(source.data, rows[label])) for label in labels]
+    return [_build_batch(source.build, take(source.data, rows[label]), label) for label in labels]
+
+
+def _build_batch(build: Callable[[Any], Any], data: Any, label: str) -> Any:
+    try:
+        return build(data)
+    except Exception as error:
+        error.add_note(f'build raised this for batch "{label}".')
+        raise
 
 
 def _usable(density: Any, place: str, kind: str) -> Any:

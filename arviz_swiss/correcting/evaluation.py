@@ -1,5 +1,6 @@
 """Densities evaluated at points, here or by an executor whose workers keep what they were sent."""
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,7 @@ Evaluate = Callable[[Mapping[str, Sequence[Request]]], dict[str, list[np.ndarray
 
 # The densities of the present session that this process has, by label.
 _kept: dict[str, dict[str, Kept]] = {}
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -125,11 +127,11 @@ def _run(tasks: Mapping[str, Task], executor: Any) -> Iterator[tuple[str, Any]]:
 
 def answer(task: Task) -> list[np.ndarray] | None:
     """Evaluate one density; None if this process does not have it and was not sent it."""
-    if task.session not in _kept:
-        # workers outlive the sessions of their callers: only the newest keeps its data
-        _kept.clear()
-        _kept[task.session] = {}
-    by_label = _kept[task.session]
+    with _lock:
+        if task.session not in _kept:
+            # workers outlive the sessions of their callers: only the newest keeps its data
+            _kept.clear()
+        by_label = _kept.setdefault(task.session, {})
     if task.label not in by_label:
         if task.density is None:
             return None

@@ -107,10 +107,7 @@ def resample(
     places = certificate.get_index("chain")[rows], certificate.get_index("draw")[columns]
     drawn = {name: _picked(groups[name], *places, chains_returned) for name in picked}
     drawn[group].attrs[schema.RESAMPLED] = record.describe()
-    return containers.build(
-        drawn | {name: groups[name] for name in kept},
-        contents.container,
-    )
+    return containers.build(drawn | {name: groups[name] for name in kept}, contents.container)
 
 
 def _certificate_of(groups: Groups) -> Certificate:

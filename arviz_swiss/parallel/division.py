@@ -35,23 +35,11 @@ def division_attrs(
 
 
 def divide_again(
-    data: Any,
-    attrs: Mapping[str, Any],
-    batches: int,
-    groups: Any = None,
-    stratify: Any = None,
+    data: Any, attrs: Mapping[str, Any], batches: int, groups: Any = None, stratify: Any = None
 ) -> list[np.ndarray]:
     """Return the rows of each batch, as they were sampled; refuse other data and other labels.
 
-    Parameters
-    ----------
-    data : object
-        All rows.
-    attrs : mapping
-        What `division_attrs` recorded.
-    batches : int
-    groups, stratify : optional
-        Those of `sample_batches`, needed where they were no names of columns.
+    `attrs` are what `division_attrs` recorded; labels that were no names of columns must be given.
     """
     if schema.RANDOM_SEED not in attrs:
         raise ValueError(
@@ -74,9 +62,10 @@ def divide_again(
     )
     if schema.PARTITION in attrs and attrs[schema.PARTITION] != fingerprint_rows(indices):
         raise ValueError(
-            f"the seed {attrs[schema.RANDOM_SEED]} divides the rows otherwise than the batches "
-            "were sampled: the data or the seed differ, or groups= and stratify=. Pass the data, "
-            "groups= and stratify= of sample_batches: labels that it got as an array, not as the "
-            "name of a column, are not recorded."
+            f"the seed {attrs[schema.RANDOM_SEED]} divides the rows into {batches} batches "
+            "otherwise than they were sampled: the data or the seed differ, or groups= and "
+            "stratify=, or some batches are missing. Merge all of them, and pass the data, groups= "
+            "and stratify= of sample_batches: labels that it got as an array, not as the name of a "
+            "column, are not recorded."
         )
     return indices

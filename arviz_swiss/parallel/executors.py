@@ -17,8 +17,6 @@ from concurrent.futures import Executor, Future
 from types import ModuleType
 from typing import Any, NamedTuple
 
-__all__ = ["Outcome", "Portable", "check_executor", "run"]
-
 # Numbers of threads that libraries read when they are loaded: one each, as one process a core runs.
 ONE_THREAD = {
     f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB", "NUMEXPR")
@@ -39,15 +37,6 @@ class Portable:
 
     Nothing is copied until the object is pickled, so threads share it with the caller. The module
     of the function `by_value` is sent along, for workers that cannot import it.
-
-    Examples
-    --------
-    >>> import pickle
-    >>> from arviz_swiss.parallel.executors import Portable
-    >>> offset = 3
-    >>> portable = Portable(lambda x: x + offset)
-    >>> pickle.loads(pickle.dumps(portable)).value(4)
-    7
     """
 
     def __init__(self, value: Any, by_value: Callable | None = None):
@@ -60,9 +49,7 @@ class Portable:
 
 
 def run(
-    function: Callable[[Any], Any],
-    tasks: Mapping[str, Portable],
-    executor: Any = None,
+    function: Callable[[Any], Any], tasks: Mapping[str, Portable], executor: Any = None
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the label and the outcome of every task, in the order of completion.
 
@@ -71,15 +58,6 @@ def run(
     executor does not take, has its exception in the outcome and does not end the others; but an
     executor that takes not even the first is an error. If the caller stops early, tasks that have
     not begun are cancelled.
-
-    Examples
-    --------
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from arviz_swiss.parallel.executors import Portable, run
-    >>> with ThreadPoolExecutor(2) as threads:
-    ...     outcomes = dict(run(abs, {"b0": Portable(-1), "b1": Portable("?")}, threads))
-    >>> outcomes["b0"].result, type(outcomes["b1"].error).__name__
-    (1, 'TypeError')
     """
     check_executor(executor)
     with _running(executor, len(tasks)) as pool:

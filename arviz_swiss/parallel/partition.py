@@ -8,8 +8,6 @@ import numpy as np
 
 from arviz_swiss.base.seeds import generator
 
-__all__ = ["partition", "row_count", "take"]
-
 
 def partition(
     data_or_n: Any,
@@ -104,16 +102,7 @@ def partition(
 
 
 def take(data: Any, index: Any) -> Any:
-    """Select rows of any of the data types that `partition` takes; lists become arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arviz_swiss.parallel.partition import take
-    >>> take({"x": np.arange(6).reshape(3, 2), "y": ["a", "b", "c"]}, [2, 0])
-    {'x': array([[4, 5],
-           [0, 1]]), 'y': array(['c', 'a'], dtype='<U1')}
-    """
+    """Select rows of any of the data types that `partition` takes; lists become arrays."""
     if isinstance(data, int | np.integer):
         raise TypeError(f"the data are needed, got only their number of rows, {data}.")
     row_count(data)

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Bar", "progress", "waiting_for"]
-
 INTERVAL = 0.5
 
 
@@ -62,13 +60,6 @@ def progress(
     """Show a bar of at most `total` steps, those `done` before included, while the context lasts.
 
     The bar moves by one when called; it does nothing if it is not wanted or tqdm is not installed.
-
-    Examples
-    --------
-    >>> from arviz_swiss.parallel.progress import progress
-    >>> with progress(2, "Sampling", show=False) as advance:
-    ...     before = advance.stage("compiling")
-    ...     advance()
     """
     tqdm = _tqdm() if show else None
     if tqdm is None:

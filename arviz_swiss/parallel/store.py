@@ -21,46 +21,21 @@ import xarray as xr
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 
-__all__ = [
-    "create_settings",
-    "fingerprint",
-    "read_batch",
-    "read_settings",
-    "require_same",
-    "write_batch",
-]
-
 SETTINGS = "settings.json"
 
 # What file systems without hard links say: exFAT, and many that are mounted over a network.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 
 # Values whose text says all about them; that of arrays is abbreviated.
-PRINTED = (
-    str,
-    bytes,
-    bool,
-    numbers.Number,
-    np.generic,
-    datetime.date,
-    datetime.timedelta,
-    type(None),
-)
+PRINTED = (str, bytes, numbers.Number, np.generic, datetime.date, datetime.timedelta, type(None))
+# Kinds of arrays that hold numbers as pandas calls them.
+NUMBERS = {"boolean": "b", "floating": "f", "integer": "iu"}
 
 
 def fingerprint(data: Any) -> str:
     """Return a short text that differs whenever the values, names or types of the data differ.
 
     The data may be arrays, tables, Datasets, dicts or lists of these, or whatever can be pickled.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from arviz_swiss.parallel.store import fingerprint
-    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.array([0, 1, 2])})
-    True
-    >>> fingerprint({"x": np.arange(3)}) == fingerprint({"x": np.arange(3.0)})
-    False
     """
     return joblib.hash(_plain(data))[:16]
 
@@ -83,17 +58,44 @@ def _plain(data: Any) -> Any:
         return ["set", *sorted(map(fingerprint, data))]
     if hasattr(data, "iloc"):
         columns = data.items() if data.ndim == 2 else [(data.name, data)]
-        named = [[_plain(name), _plain(column.to_numpy())] for name, column in columns]
+        named = [[_plain(name), _plain_column(column)] for name, column in columns]
         return ["table", named, _plain(data.index.to_numpy())]
+    if hasattr(data, "__dask_graph__"):
+        return _plain(np.asarray(data))
+    if isinstance(data, np.ma.MaskedArray):
+        return ["masked", _plain(np.ma.getmaskarray(data)), _plain(data.filled())]
     if isinstance(data, np.ndarray) and not data.dtype.hasobject:
         return ["array", joblib.hash(np.ascontiguousarray(data))]
     if isinstance(data, np.ndarray):
-        all_text = pd.api.types.infer_dtype(data.ravel(), skipna=False) == "string"
-        values = pd.util.hash_array(data.ravel()) if all_text else data.tolist()
-        return ["array of objects", list(data.shape), _plain(values)]
+        return ["array of objects", list(data.shape), _plain_entries(data.ravel())]
     if isinstance(data, list | tuple):
-        return [type(data).__name__, *map(_plain, data)]
+        return [type(data).__name__, len(data), _plain_entries(data)]
     return ["object", joblib.hash(data)]
+
+
+def _plain_column(column: Any) -> Any:
+    """Return one column of a table; the codes of categories, which models may use, are its own."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        categories = _plain(dtype.categories.to_numpy())
+        return ["categories", dtype.ordered, categories, _plain(column.cat.codes.to_numpy())]
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return [str(dtype), _plain(column.dt.tz_convert(None).to_numpy())]
+    return _plain(column.to_numpy())
+
+
+def _plain_entries(entries: Any) -> Any:
+    """Return many objects, at once where all are of one common type."""
+    kind = pd.api.types.infer_dtype(entries, skipna=False)
+    if kind in NUMBERS:
+        array = np.array([*entries])
+        if array.dtype.kind in NUMBERS[kind]:  # not integers that are too large for one
+            return _plain(array)
+    if pd.api.types.infer_dtype(entries, skipna=True) == "string":
+        texts = np.array(entries, dtype=object)
+        missing = pd.isna(texts)
+        return [_plain(missing), _plain(pd.util.hash_array(np.where(missing, "", texts)))]
+    return [*map(_plain, entries)]
 
 
 def read_settings(folder: Path) -> dict[str, Any] | None:
@@ -126,17 +128,7 @@ def _not_settings(path: Path, reason: str) -> ValueError:
 
 
 def require_same(recorded: Mapping[str, Any], settings: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a folder whose batches were made with other settings; both are flat.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from arviz_swiss.parallel.store import require_same
-    >>> require_same({"draws": 500}, {"draws": 1000}, Path("runs"))
-    Traceback (most recent call last):
-    ...
-    ValueError: folder runs was made with other settings: draws: 500 → 1000. ...
-    """
+    """Refuse a folder whose batches were made with other settings; both are flat."""
     now = json.loads(json.dumps(settings))
     if "partition" in now and "partition" not in recorded:
         raise ValueError(
@@ -219,18 +211,13 @@ def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None)
             f"{path} holds batch {held}, not {label}. Move the file away and run the same call "
             "again to have the batch sampled."
         )
-    _require_attrs(recorded, attrs or {}, path)
-    return containers.build(loaded)
-
-
-def _require_attrs(recorded: Mapping[str, Any], attrs: Mapping[str, Any], path: Path) -> None:
-    names = [name for name in attrs if recorded.get(name) != attrs[name]]
-    if names:
+    if names := [name for name, value in (attrs or {}).items() if recorded.get(name) != value]:
         raise ValueError(
             f"{path} is of another run than {SETTINGS} beside it: {', '.join(names)} differ. "
             "Batches of two partitions cannot be merged. Move the file away and run the same call "
             "again to have the batch sampled, or pass another folder."
         )
+    return containers.build(loaded)
 
 
 def _no_cluster_locks() -> contextlib.AbstractContextManager:
@@ -247,10 +234,7 @@ def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) 
     """Write to a temporary name that no reader looks at, and rename once all is on the disk."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(temporary, content)
         if replace:
             os.replace(temporary, path)
         else:
@@ -261,6 +245,13 @@ def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) 
     _sync_folder(path.parent)
 
 
+def _write_new(path: Path, content: bytes | memoryview) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
     """Give a file its name unless the name is taken, which a rename would not notice."""
     try:
@@ -269,10 +260,7 @@ def _link(temporary: Path, path: Path, content: bytes | memoryview) -> None:
         if error.errno not in NO_LINKS:
             raise
         # what a process that is killed here leaves behind is no JSON, and is refused
-        with open(path, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_new(path, content)
 
 
 def _sync_folder(folder: Path) -> None:

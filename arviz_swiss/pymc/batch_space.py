@@ -26,8 +26,6 @@ from arviz_swiss.pymc.graphs import (
     wrapped,
 )
 
-__all__ = ["BatchSpace", "depending"]
-
 # What a graph raises that is made for the sizes of the model's own batch.
 UNFIT = (ValueError, TypeError, IndexError, AssertionError, NotImplementedError)
 
@@ -40,17 +38,6 @@ class BatchSpace:
     those that all share. Local variables in `untransformed` stay on their own scale. Of
     `deterministics` those are computed that the model's graph gives for any batch. A transform that
     depends on data of the model's own batch is refused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.batch_space import BatchSpace
-    >>> with pm.Model(coords={"group": ["a", "b"]}) as model:
-    ...     spread = pm.HalfNormal("spread", dims="group")
-    >>> space = BatchSpace(model, {"spread": 0}, [])
-    >>> space.forward({"spread": np.ones((1, 1, 3))})
-    {'spread': array([[[0., 0., 0.]]])}
     """
 
     name = "model"

@@ -14,8 +14,6 @@ from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.usage import check_uses_batch
 from arviz_swiss.pymc.worker import build_model, temper
 
-__all__ = ["Probe", "build_probes", "check_models"]
-
 PRIOR_TRIALS = 50
 
 

@@ -19,15 +19,6 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
-__all__ = [
-    "LOCK",
-    "compile_once",
-    "compile_points",
-    "compiles_with_numba",
-    "without_advice_on_blas",
-    "without_cache",
-]
-
 _log = logging.getLogger("arviz_swiss")
 
 CACHE_VARIABLE = "ARVIZ_SWISS_COMPILE_CACHE"
@@ -166,10 +157,7 @@ def _stores_resized(old: _Model, new: _Model) -> bool:
     resized = {
         var
         for var, value, other in zip(
-            old.graph.data,
-            map(_value, old.graph.data),
-            map(_value, new.graph.data),
-            strict=True,
+            old.graph.data, map(_value, old.graph.data), map(_value, new.graph.data), strict=True
         )
         if value.shape != other.shape or (value.ndim == 0 and value != other)
     }
@@ -206,7 +194,8 @@ def compile_points(
 ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """Return a function of many points from the scalar graph of one, or its gradient.
 
-    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants.
+    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants. Who
+    calls this holds `LOCK`.
     """
     lifted, arrays = _lift(graph, values)
     entry = next((f for f in _functions if f.gradient == gradient and f.graph.equals(lifted)), None)

@@ -11,12 +11,10 @@ from pytensor.graph.basic import Variable
 
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
-from arviz_swiss.pymc.compiling import compile_points
+from arviz_swiss.pymc.compiling import LOCK, compile_points
 from arviz_swiss.pymc.graphs import shapes_of
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
-
-__all__ = ["ModelDensity", "check_model"]
 
 
 class ModelDensity:
@@ -29,15 +27,16 @@ class ModelDensity:
     """
 
     def __init__(self, model: pm.Model, space: MergeSpace, label: str = ""):
-        check_model(model, space, label)
-        _check_shapes(model, space, label)
         self._model, self._space, self._label = model, space, label
-        self._inputs = _inputs(model, space)
-        _check_transforms(model, space, label)
-        self._orders = {
-            variable.name: _order(model, variable, space, label)
-            for variable in space.layout.variables
-        }
+        with LOCK:
+            check_model(model, space, label)
+            _check_shapes(model, space, label)
+            self._inputs = _inputs(model, space)
+            _check_transforms(model, space, label)
+            self._orders = {
+                variable.name: _order(model, variable, space, label)
+                for variable in space.layout.variables
+            }
         self._functions: dict[tuple[str, bool], Callable] = {}
 
     def __reduce__(self):
@@ -91,10 +90,11 @@ class ModelDensity:
         return self._space.unconstrained[name].shape[1:]
 
     def _function(self, term: str, gradient: bool) -> Callable:
-        if (term, gradient) not in self._functions:
-            graph = _graph(self._model, self._inputs, self._space, term)
-            values = list(self._inputs.values())
-            self._functions[term, gradient] = compile_points(graph, values, gradient)
+        with LOCK:
+            if (term, gradient) not in self._functions:
+                graph = _graph(self._model, self._inputs, self._space, term)
+                values = list(self._inputs.values())
+                self._functions[term, gradient] = compile_points(graph, values, gradient)
         return self._functions[term, gradient]
 
 

@@ -3,8 +3,6 @@
 import sys
 from typing import Any
 
-__all__ = ["from_bambi"]
-
 
 def from_bambi(model: Any, where: str) -> Any:
     """Return the PyMC model of a Bambi model; anything else as it is.

@@ -17,8 +17,6 @@ from arviz_swiss.pymc.tempering import (
     warn_of_potentials,
 )
 
-__all__ = ["fractionate"]
-
 
 def fractionate(
     model: pm.Model,

@@ -14,22 +14,6 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-__all__ = [
-    "UNCOMPILED",
-    "Arrays",
-    "Vectorized",
-    "arrays_of",
-    "check_present",
-    "dims_of",
-    "evaluate",
-    "image_dims",
-    "name_of",
-    "names_among",
-    "shapes_of",
-    "vectorize",
-    "wrapped",
-]
-
 Arrays = dict[str, np.ndarray]
 
 # Elements of inputs and outputs that are held at a time: 32 MB, and intermediates beside them.

@@ -12,8 +12,6 @@ from arviz_swiss.parallel.store import fingerprint
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import UNCOMPILED, shapes_of
 
-__all__ = ["identify"]
-
 # Of values that are compared. Threads and machines may change the last of about sixteen.
 DIGITS = 8
 POINTS = 2
@@ -24,20 +22,8 @@ def identify(models: Sequence[pm.Model]) -> dict[str, str | None]:
 
     "density" is that of the log densities of all variables at fixed points, data included;
     "structure" that of the free variables' names, shapes, coordinates and transforms;
-    "deterministics" that of their names and values at the same points. None stands for what cannot
-    be told, because an operation cannot be evaluated without a compiler.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.identity import identify
-    >>> def build(sd):
-    ...     with pm.Model() as model:
-    ...         pm.Normal("y", pm.Normal("mu", 0, sd), 1, observed=[1.0, 2.0])
-    ...     return model
-    >>> narrow, wide, again = (identify([build(sd)]) for sd in (1.0, 2.0, 1.0))
-    >>> [name for name in narrow if narrow[name] != wide[name]], narrow == again
-    (['density'], True)
+    "deterministics" that of their names, coordinates and values at the same points. None stands
+    for what cannot be told, because an operation cannot be evaluated without a compiler.
     """
     # without a compiler also for graphs within graphs, which would take half a minute
     with LOCK, pytensor.config.change_flags(cxx=""):
@@ -61,7 +47,7 @@ def _structure(model: pm.Model) -> dict[str, Any]:
         rv.name: [
             shapes[rv.name],
             type(model.rvs_to_transforms[rv]).__name__,
-            [model.coords.get(dim) for dim in model.named_vars_to_dims.get(rv.name) or ()],
+            _coords(model, rv.name),
         ]
         for rv in model.free_RVs
     }
@@ -75,11 +61,16 @@ def _density(model: pm.Model) -> dict[str, Any]:
 
 def _deterministics(model: pm.Model) -> dict[str, Any]:
     graphs = model.replace_rvs_by_values(model.deterministics)
-    return _values(model, [var.name for var in model.deterministics], graphs)
+    values = _values(model, [var.name for var in model.deterministics], graphs)
+    return {name: [_coords(model, name), *sums] for name, sums in values.items()}
+
+
+def _coords(model: pm.Model, name: str) -> list[Any]:
+    return [model.coords.get(dim) for dim in model.named_vars_to_dims.get(name) or ()]
 
 
 def _values(model: pm.Model, names: Sequence[str], graphs: Sequence[Any]) -> dict[str, Any]:
-    """Return two sums of each graph's values at each point; none where they are drawn at random."""
+    """Return sums of each graph's values at each point; none where they are drawn at random."""
     fixed = {n: g for n, g in zip(names, graphs, strict=True) if not rvs_in_graph([g])}
     values: dict[str, list] = {name: [] for name in names}
     inputs, shapes = model.value_vars, _shapes_of_values(model)
@@ -90,10 +81,18 @@ def _values(model: pm.Model, names: Sequence[str], graphs: Sequence[Any]) -> dic
         waves = [_wave(shapes[v.name], point + k / 7) for k, v in enumerate(inputs)]
         arrays = function(*(w.astype(v.type.dtype) for w, v in zip(waves, inputs, strict=True)))
         for name, array in zip(fixed, arrays, strict=True):
-            with np.errstate(invalid="ignore"):  # infinite outside the support
-                sums = float(np.sum(array)), float(np.sum(array * _wave(array.shape, 1.0)))
-            values[name] += [array.shape, *(f"{number:.{DIGITS}g}" for number in sums)]
+            values[name] += [array.shape, *_sums(array)]
     return values
+
+
+def _sums(array: np.ndarray) -> list[str]:
+    """Return sums as text, of as many digits as the sums of sizes have: terms may cancel."""
+    finite = np.isfinite(array)  # not outside the support
+    terms = np.stack([np.where(finite, array, 0.0), finite]).reshape(2, -1)
+    terms = np.concatenate([terms, terms * _wave(terms.shape[1:], 1.0)])
+    sizes = np.abs(terms).sum(axis=1)
+    shares = np.divide(terms.sum(axis=1), sizes, out=np.zeros(4), where=sizes > 0).round(DIGITS)
+    return [*(f"{size:.{DIGITS}g}" for size in sizes), *map(str, (shares + 0.0).tolist())]
 
 
 def _shapes_of_values(model: pm.Model) -> dict[str, tuple[int, ...]]:

@@ -14,8 +14,6 @@ from arviz_swiss.pymc.tempering import (
     warn_of_potentials,
 )
 
-__all__ = ["inflate"]
-
 
 def inflate(
     model: pm.Model, power: float | None = None, *, total_size: int | None = None

@@ -5,8 +5,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import extract_obs_data
 
-__all__ = ["imputed_names", "observed_rows", "observed_values", "symbolic_rows", "value_of"]
-
 
 def observed_rows(model: pm.Model) -> int:
     """Count the rows that all observed variables must share, missing entries included."""

@@ -19,8 +19,6 @@ from arviz_swiss.parallel.partition import partition
 from arviz_swiss.pymc.identity import identify
 from arviz_swiss.pymc.sampler_arguments import default_sampler
 
-__all__ = ["Run", "Settings", "add_models", "finished_batches", "plan_run"]
-
 # Begins the names of settings that say what software the folder was begun with.
 VERSION = "version "
 
@@ -111,10 +109,7 @@ def add_models(run: Run, models: Sequence[pm.Model]) -> Run:
     settings = run.settings | {f"{BUILD}{name}": value for name, value in built.items()}
     # those of the folder, as long as it has them: what cannot be told of build may come and go
     text = json.dumps(_without(run.recorded or settings, VERSION))
-    settings |= {
-        f"{VERSION}arviz_swiss": arviz_swiss.__version__,
-        f"{VERSION}pymc": pm.__version__,
-    }
+    settings |= {f"{VERSION}arviz_swiss": arviz_swiss.__version__, f"{VERSION}pymc": pm.__version__}
     return run._replace(settings=settings, attrs={**run.attrs, schema.SETTINGS: text})
 
 

@@ -21,8 +21,6 @@ from arviz_swiss.pymc.runs import Settings, add_models, finished_batches, plan_r
 from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
 from arviz_swiss.pymc.worker import Task, sample_task
 
-__all__ = ["BatchError", "sample_batches"]
-
 # Beside the bar: until the first batch samples, which other machines tell only when it is done.
 COMPILING = "compiling before the first batch"
 

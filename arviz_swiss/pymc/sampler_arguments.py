@@ -10,8 +10,6 @@ import pymc as pm
 
 from arviz_swiss.pymc.compiling import compiles_with_numba
 
-__all__ = ["check_sample_kwargs", "default_sampler", "nutpie_options"]
-
 SAMPLERS = ("pymc", "nutpie", "numpyro", "blackjax")
 RESERVED = {
     "model": "the models come from build",
@@ -57,16 +55,7 @@ ONLY_PYMC = {"init", "callback"}
 
 
 def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None = None) -> None:
-    """Refuse arguments of ``pymc.sample`` that are settled here, or that no sampler would read.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
-    >>> check_sample_kwargs({"cores": 4})
-    Traceback (most recent call last):
-    ...
-    TypeError: sample_batches does not take cores=: chains of a batch run one after the other, ...
-    """
+    """Refuse arguments of ``pymc.sample`` that are settled here, or that no sampler would read."""
     if nuts_sampler is not None and nuts_sampler not in SAMPLERS:
         raise ValueError(
             f"nuts_sampler must be one of {', '.join(SAMPLERS)}, got {nuts_sampler!r}."

@@ -28,8 +28,6 @@ from arviz_swiss.pymc.graphs import (
     wrapped,
 )
 
-__all__ = ["ModelSpace", "Order", "data_dependent", "find_order"]
-
 
 class Order(NamedTuple):
     """How elements must be moved to come in the model's order.

@@ -9,17 +9,6 @@ from pymc.distributions.transforms import ZeroSumTransform
 from arviz_swiss.pymc.graphs import names_among, shapes_of
 from arviz_swiss.pymc.observed import imputed_names
 
-__all__ = [
-    "Structure",
-    "check_apart",
-    "check_local",
-    "check_model",
-    "check_predictors",
-    "check_same",
-    "describe",
-    "find_local",
-]
-
 
 class Structure(NamedTuple):
     """The free variables of one model, which was built from so many rows.
@@ -88,14 +77,6 @@ def find_local(first: Structure, second: Structure, together: Structure) -> tupl
 
     The model of the rows of both batches unmasks variables without coordinate labels, such as the
     effects of ten groups in each: together they are twenty.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc.structure import Structure, find_local
-    >>> first = Structure(50, {"mu": (), "u": (10,)}, {"mu": (), "u": (None,)}, ())
-    >>> together = first._replace(rows=100, shapes={"mu": (), "u": (20,)})
-    >>> find_local(first, first, together)
-    ('u',)
     """
     differing = [
         name

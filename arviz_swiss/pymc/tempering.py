@@ -15,8 +15,6 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.pymc.observed import observed_rows, symbolic_rows, value_of
 
-__all__ = ["Tempering", "copy_model", "tempering_attrs"]
-
 
 class Tempering(NamedTuple):
     """How a model was tempered: the powers of its likelihood and of its prior.

@@ -10,8 +10,7 @@ from pytensor.graph.traversal import ancestors
 
 from arviz_swiss.parallel.store import fingerprint
 from arviz_swiss.pymc.graphs import arrays_of
-
-__all__ = ["check_uses_batch"]
+from arviz_swiss.pymc.observed import observed_values
 
 # So many distinct values do not agree by chance.
 DISTINCT = 10
@@ -24,7 +23,7 @@ def check_uses_batch(models: Sequence[pm.Model], batches: Sequence[Any], rows: i
     in all models; if all three models hold the same data; or if the first entries of all observed
     variables agree although no column of the batches does.
     """
-    observed = [_observed(model) for model in models]
+    observed = [observed_values(model) for model in models]
     same = [
         name
         for name, values in observed[0].items()
@@ -45,17 +44,6 @@ def _accuse(names: Sequence[str], how: str) -> None:
         "would count rows that are not its own, and the merged posterior would be too narrow. Take "
         "all data from the argument of build, not from a variable outside it."
     )
-
-
-def _observed(model: pm.Model) -> dict[str, np.ndarray]:
-    """Return the values of observed variables, of those that are arrays or ``pm.Data``."""
-    values = {}
-    for rv in model.observed_RVs:
-        arrays = arrays_of([model.rvs_to_values[rv]])
-        fitting = [array for array in arrays if array.ndim == rv.type.ndim]
-        if len(fitting) == 1:
-            values[rv.name] = fitting[0]
-    return values
 
 
 def _same_data(models: Sequence[pm.Model]) -> bool:

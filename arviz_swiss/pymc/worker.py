@@ -27,8 +27,6 @@ from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
 from arviz_swiss.pymc.tempering import tempering_attrs
 
-__all__ = ["Task", "build_model", "sample_task", "temper"]
-
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
@@ -80,16 +78,6 @@ def temper(
     """Return the model that one batch samples, by the kind of sub-posterior.
 
     The powers follow ``pm.Data`` where the observed variables have one entry per row.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> from arviz_swiss.pymc.worker import temper
-    >>> with pm.Model() as model:
-    ...     mu = pm.Normal("mu")
-    ...     y = pm.Normal("y", mu, observed=[1.0, 2.0])
-    >>> [rv.name for rv in temper(model, "inflated", 2, 10).potentials]
-    ['swiss_likelihood']
     """
     if kind == "full_prior":
         return model

@@ -285,13 +285,13 @@ def test_columns_that_were_divided_by_are_found_again(table, to_container, label
     arrays = {name: table[column].to_numpy() for name, column in labels.items()}
     by_array = merge_of(table, to_container, **arrays)
     for function in (az_swiss.refine, az_swiss.certify):
-        with pytest.raises(ValueError, match="Pass the data, groups= and stratify= of sample_bat"):
+        with pytest.raises(ValueError, match="pass the data, groups= and stratify= of sample_bat"):
             function(by_array, build=poisson, data=table, **QUIET)
         by_array = function(by_array, build=poisson, data=table, **arrays, **QUIET)
     assert by_array["swiss_certificate"].attrs["status"] == "certified"
     check_same(by_array, expected)
     other = {**arrays, "groups": np.roll(arrays["groups"], 10)}
-    with pytest.raises(ValueError, match="divides the rows otherwise"):
+    with pytest.raises(ValueError, match="divides the rows into 4 batches otherwise"):
         az_swiss.refine(by_array, build=poisson, data=table, **other, **QUIET)
 
 
@@ -328,7 +328,7 @@ def test_batches_of_other_names_are_not_guessed(table, to_container, function):
     with pytest.raises(ValueError, match=r"batches are w, x, y, z, .* b0, b1, b2, b3: which rows"):
         function(named, build=poisson, data=table, **QUIET)
     some = az_swiss.merge([back["b0"], back["b1"], back["b2"]], powers=3)
-    with pytest.raises(ValueError, match="divides the rows otherwise"):
+    with pytest.raises(ValueError, match=r"into 3 batches otherwise .*some batches are missing"):
         function(some, build=poisson, data=table, **QUIET)
 
 
@@ -340,6 +340,7 @@ def test_batches_of_other_names_are_not_guessed(table, to_container, function):
         ({"build": poisson}, "got only build="),
         ({"data": 1, "groups": "site"}, "got only data=, groups="),
         ({"groups": "site"}, "got only groups="),
+        ({"densities": poisson}, "function, poisson: .* pass it as build=, with data="),
         ({"densities": [1], "build": poisson, "data": 1}, "got densities and build=, data="),
         ({"densities": [1], "stratify": "half"}, "got densities and stratify="),
         ({"build": 3, "data": 1}, "build must be the function of sample_batches.*got int"),
@@ -348,6 +349,17 @@ def test_batches_of_other_names_are_not_guessed(table, to_container, function):
 def test_arguments_that_do_not_go_together_are_refused(merged, function, arguments, message):
     with pytest.raises(TypeError, match=message):
         function(merged, **arguments, **QUIET)
+
+
+def test_the_batch_that_cannot_be_built_is_named(merged, table):
+    calls = iter(range(4))
+
+    def build(batch):
+        return poisson(batch) if next(calls) < 2 else 1 / 0
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        az_swiss.refine(merged, build=build, data=table, **QUIET)
+    assert caught.value.__notes__ == ['build raised this for batch "b2".']
 
 
 @pytest.mark.slow

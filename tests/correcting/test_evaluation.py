@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -110,6 +111,23 @@ def test_every_executor_gives_the_same(densities, processes, dask_client):
             with evaluating(densities, None, executor) as evaluate:
                 found = [scores(evaluate, LABELS, points + shift) for shift in (0, 1)]
             np.testing.assert_array_equal(found, expected)
+
+
+def test_threads_that_begin_a_session_together_do_not_lose_each_other(monkeypatch):
+    class Slow(dict):
+        """Give way to the other thread wherever one may be interrupted."""
+
+        def clear(self):
+            time.sleep(0.05)
+            super().clear()
+            time.sleep(0.05)
+
+    monkeypatch.setattr(evaluation, "_kept", Slow())
+    requests = [Request("log_prior", np.zeros((2, 1)))]
+    tasks = [evaluation.Task("now", label, Quadratic(1.0), None, requests) for label in LABELS]
+    with ThreadPoolExecutor(3) as threads:
+        assert len(list(threads.map(evaluation.answer, tasks))) == 3
+    assert set(evaluation._kept["now"]) == set(LABELS)
 
 
 def test_workers_keep_their_densities():

@@ -221,7 +221,8 @@ def start_script(tmp_path, seconds):
     function = "__import__('operator').methodcaller('__call__')"
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(path=sys.path, seconds=seconds, function=function))
-    return subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, script], text=True, **pipes)
 
 
 def test_a_script_needs_no_main_guard_and_runs_once(tmp_path):
@@ -232,17 +233,18 @@ def test_a_script_needs_no_main_guard_and_runs_once(tmp_path):
     assert "Outcome(result=" in output
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_when_their_parent_is_killed_or_interrupted(tmp_path, how):
     process = start_script(tmp_path, 600)
     assert process.stdout.readline() == "main\n"
     worker = int(process.stdout.readline().split()[1])
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=20)
+    assert ("KeyboardInterrupt" in errors) == (how == signal.SIGINT)
     deadline = time.monotonic() + 20
     while is_running(worker):
         assert time.monotonic() < deadline, "the worker outlives its parent"
         time.sleep(0.1)
-    process.stdout.close()
 
 
 def is_running(pid):

@@ -260,6 +260,16 @@ DIFFERENT = {
     "text": FRAME.assign(g=["a", "c"]),
     "order": FRAME.iloc[::-1],
     "category": FRAME.assign(g=FRAME["g"].astype("category").cat.rename_categories(["a", "d"])),
+    "codes": FRAME.assign(g=pd.Categorical(["a", "b"], categories=["a", "b"])),
+    "other codes": FRAME.assign(g=pd.Categorical(["a", "b"], categories=["b", "a"])),
+    "time zone": FRAME.assign(t=FRAME["t"].dt.tz_localize("UTC")),
+    "mask": np.ma.array(np.arange(6.0), mask=np.arange(6) == 2),
+    "other mask": np.ma.array(np.arange(6.0), mask=np.arange(6) == 3),
+    "missing text": FRAME.assign(g=["a", None]),
+    "empty text": FRAME.assign(g=["a", ""]),
+    "text nan": FRAME.assign(g=["a", "nan"]),
+    "large integers": [2**70, 1],
+    "larger integers": [2**70 + 1, 1],
     "series": FRAME["x"],
     "dataset": xr.Dataset.from_dataframe(FRAME[["x"]]),
     "labels": xr.Dataset.from_dataframe(FRAME[["x"]]).assign_coords(index=[5, 6]),
@@ -289,6 +299,7 @@ LIKE = {
     "order of keys": ({"b": 1, 3: 2, None: 4}, {None: 4, 3: 2, "b": 1}),
     "order of a set": ({"a", "b", 3}, {3, "b", "a"}),
     "one object twice": ([DAY, DAY], [DAY, datetime.date(2020, 1, 1)]),
+    "chunks": (xr.Dataset({"x": ("i", np.ones(4))}).chunk(2), xr.Dataset({"x": ("i", np.ones(4))})),
     "text": (np.array(["a", "bc"], dtype=object), np.array(["a", "".join("bc")], dtype=object)),
 }  # fmt: skip
 
@@ -327,6 +338,22 @@ def test_large_arrays_are_not_copied():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < large.nbytes / 4  # a column of a table may be, while it is read
+
+
+LONG = 200_000
+SLOWLY_READ = {
+    "numbers": np.linspace(0, 1, LONG).tolist(),
+    "times": pd.Series(pd.date_range("2020", periods=LONG, freq="s", tz="UTC")),
+}
+
+
+@pytest.mark.parametrize("data", SLOWLY_READ.values(), ids=SLOWLY_READ)
+def test_columns_of_objects_are_read_at_once(data):
+    tracemalloc.start()
+    store.fingerprint(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80 * LONG  # a list of type and text for each entry takes five times as much
 
 
 def test_fingerprints_read_long_arrays_in_cells():

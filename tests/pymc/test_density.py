@@ -1,6 +1,9 @@
 """Densities of real PyMC models, against their own log densities and gradients."""
 
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
@@ -339,6 +342,34 @@ def test_models_of_other_rows_are_refused(normal_merge, normal_rows, function):
     # by label, as the message says; the order of a batch's rows says nothing
     sorted_rows = {f"b{i}": normal_model(np.sort(normal_rows[parts[i]])) for i in (3, 1, 0, 2)}
     function(normal_merge, sorted_rows, random_seed=1, **QUIET)
+
+
+def test_threads_compile_one_at_a_time(monkeypatch):
+    """PyTensor is not safe to compile in two threads at once, and the cache is one for all."""
+    compiling_now, overlaps, compile_points = threading.Lock(), [], compiling._compile
+
+    def watched(graph, gradient):
+        overlaps.append(not compiling_now.acquire(blocking=False))
+        time.sleep(0.2)
+        function = compile_points(graph, gradient)
+        if compiling_now.locked():
+            compiling_now.release()
+        return function
+
+    monkeypatch.setattr(compiling, "_compile", watched)
+    monkeypatch.setattr(compiling, "_functions", [])
+    rng = np.random.default_rng(6)
+    models = [regression(*some_data(rng)) for _ in range(2)]
+    space, opened = in_space_of(merged_in(models[0], model=models[0]))
+    points = np.zeros((1, opened.free.size))
+
+    def evaluate(model):
+        return ModelDensity(model, space).log_likelihood(points)
+
+    with ThreadPoolExecutor(2) as threads:
+        values = list(threads.map(evaluate, models))
+    assert overlaps == [False]  # the second finds what the first has compiled
+    assert values[0] != values[1]
 
 
 @pytest.mark.parametrize("normal_merge", ["size"], indirect=True)

@@ -64,6 +64,23 @@ def test_the_same_models_made_otherwise_are_the_same():
     assert differing(hierarchy(DATA), hierarchy(DATA.copy())) == []
 
 
+def contrasts(first="a", total=pt.sum):
+    """Deviations from the mean, whose sum is zero but for rounding."""
+    with pm.Model(coords={"site": [first, *range(39)]}) as model:
+        level = pm.Normal("level", 0, 1, shape=40)
+        pm.Deterministic("contrast", level - total(level) / 40, dims="site")
+        pm.Normal("y", level[0], 1, observed=[1.0, 2.0])
+    return model
+
+
+def test_the_last_digit_of_terms_that_cancel_says_nothing():
+    assert differing(contrasts(), contrasts(total=lambda x: pt.cumsum(x)[-1])) == []
+
+
+def test_labels_of_a_deterministic_are_told():
+    assert differing(contrasts(), contrasts(first="b")) == ["deterministics"]
+
+
 def test_every_model_counts():
     models = [mean_only(DATA), with_prior(2.0)(DATA)]
     assert identify(models) != identify(models[:1]) != identify(models[::-1])
