@@ -74,7 +74,8 @@ def run(
                 yield futures.pop(future), _outcome(future)
                 del future  # a result lives only as long as the caller uses it
         finally:
-            for future in futures:
+            # our own pool ends its tasks itself, and may not find one cancelled meanwhile
+            for future in futures if executor is not None else ():
                 future.cancel()
 
 
