@@ -194,11 +194,12 @@ def doubt_counts(rounds: Rounds, batches: int, pooled: np.ndarray, advice: str) 
         )
     if rounds.upwards or not settled(rounds.history) or batches <= 2:
         return None
+    typical = np.exp(np.mean(np.log(ratios)))
     if not (causes := _miscounted(ratios, batches)):
         return None
     return Doubt(
         MISCOUNTED,
-        f"the densities make the posterior {_typical(ratios):.3g} times as precise as the merge in "
+        f"the densities make the posterior {typical:.3g} times as precise as the merge in "
         f"every direction, and there are {batches} batches: {causes[0]}. The refined draws follow "
         "the densities: do not trust them before certify does",
         causes[1],
@@ -226,10 +227,6 @@ def _miscounted(ratios: np.ndarray, batches: int) -> tuple[str, str] | None:
 
 def _are_about(ratios: np.ndarray, number: float) -> bool:
     return bool(ratios.min() > number / ABOUT and ratios.max() < number * ABOUT)
-
-
-def _typical(ratios: np.ndarray) -> float:
-    return float(np.exp(np.mean(np.log(ratios))))
 
 
 def recorded(

@@ -53,11 +53,9 @@ def run(
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the label and the outcome of every task, in the order of completion.
 
-    The executor is one of concurrent.futures or a dask.distributed.Client, which is left running,
-    or by default a pool of one process per core, ended afterwards. A task that raises, or that the
-    executor does not take, has its exception in the outcome and does not end the others; but an
-    executor that takes not even the first is an error. If the caller stops early, tasks that have
-    not begun are cancelled.
+    An executor that is given is left running; the default is a pool of one process per core, ended
+    afterwards. A task that raises, or is not taken, has its exception in the outcome; an executor
+    that takes not even the first is an error. If the caller stops early, the others are cancelled.
     """
     check_executor(executor)
     with _running(executor, len(tasks)) as pool:

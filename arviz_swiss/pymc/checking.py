@@ -51,10 +51,9 @@ def check_models(
 ) -> tuple[structure.Structure, tuple[str, ...]]:
     """Return the parameters of the first batch, and the names of those that each has its own of.
 
-    The probes' models are not built again. Each later batch is built once here, because a group
-    in two batches, or a parameter that one batch lacks, shows in no other way before sampling; its
-    worker builds it again, because functions can be sent to workers and not all models can. Twenty
-    batches of a regression take about a second.
+    Each later batch is built once here, because a group in two batches, or a parameter that one
+    lacks, shows in no other way before sampling; its worker builds it again, because functions can
+    be sent to workers and not all models can.
     """
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)

@@ -136,8 +136,7 @@ def _check_free_names(model: pm.Model, argument: str, names: Sequence[str]) -> t
     if isinstance(names, str):
         names = [names]
     free = [rv.name for rv in model.free_RVs]
-    unknown = [name for name in names if name not in free]
-    if unknown:
+    if unknown := [name for name in names if name not in free]:
         raise ValueError(
             f"{argument}={unknown} are not free variables of the model, which has {free}."
         )

@@ -75,7 +75,8 @@ def plan_run(
     """
     recorded = None if folder is None else store.read_settings(folder)
     if random_seed is None:
-        random_seed = recorded["random_seed"] if recorded else _fresh_seed()
+        fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        random_seed = recorded["random_seed"] if recorded else fresh
     indices = partition(data, **division, random_seed=random_seed)
     attrs = division_attrs(data, indices, random_seed, division["groups"], division["stratify"])
     now: dict[str, Any] = {}
@@ -137,10 +138,6 @@ def _warn_versions(before: Mapping[str, str], now: Mapping[str, str], folder: Pa
             MergeWarning,
             stacklevel=4,
         )
-
-
-def _fresh_seed() -> int:
-    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
 def _only(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -232,7 +232,7 @@ def sample_batches(
             settings=settings,
             first=first,
             local=local,
-            seeds=_integers(seed),
+            seeds=tuple(int(value) >> 1 for value in seed.generate_state(2)),
             attrs=run.attrs,
         )
         for (label, index), seed in zip(run.indices.items(), seeds, strict=True)
@@ -310,11 +310,6 @@ def _integer_seed(random_seed: Any) -> int:
     if isinstance(random_seed, numbers.Integral):
         return int(random_seed)
     return int(rng.integers(2**63))
-
-
-def _integers(seed: np.random.SeedSequence) -> tuple[int, int]:
-    first, second = (int(value) >> 1 for value in seed.generate_state(2))
-    return first, second
 
 
 def _one_line(error: BaseException) -> str:

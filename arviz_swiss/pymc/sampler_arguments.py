@@ -64,9 +64,11 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None 
     for name in sample_kwargs:
         if name in RESERVED:
             raise TypeError(f"sample_batches does not take {name}=: {RESERVED[name]}.")
-    _check_groups_of_arguments(sample_kwargs)
-    settled = [name for name in nutpie_options(sample_kwargs) if name in NUTPIE_SETTLED]
-    if settled:
+    for name in ("nuts", "nuts_sampler_kwargs", "idata_kwargs", "compile_kwargs"):
+        value = sample_kwargs.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise TypeError(f"{name} must be a dict of arguments, got {value!r}.")
+    if settled := [name for name in nutpie_options(sample_kwargs) if name in NUTPIE_SETTLED]:
         raise TypeError(
             f"sample_batches does not take {', '.join(settled)} among the sampler's own arguments: "
             "sample_batches sets them."
@@ -100,13 +102,6 @@ def nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
     if "max_treedepth" in options:
         options["maxdepth"] = options.pop("max_treedepth")
     return options
-
-
-def _check_groups_of_arguments(sample_kwargs: dict[str, Any]) -> None:
-    for name in ("nuts", "nuts_sampler_kwargs", "idata_kwargs", "compile_kwargs"):
-        value = sample_kwargs.get(name)
-        if value is not None and not isinstance(value, dict):
-            raise TypeError(f"{name} must be a dict of arguments, got {value!r}.")
 
 
 def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:

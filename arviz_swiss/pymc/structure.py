@@ -110,8 +110,8 @@ def check_local(
             "they are meant to be shared, give them the coordinates of the whole data in every "
             "batch."
         )
-    spread = [name for name in latent if not (grouped or _one_per_row(first, second, name))]
-    if spread:
+    per_row = [n for n in latent if all(each.rows in each.shapes[n] for each in (first, second))]
+    if spread := [name for name in latent if not (grouped or name in per_row)]:
         raise ValueError(
             f"Free variables {', '.join(spread)} differ between batches ({name}: {sizes}), but "
             "their rows may be in several batches. Pass groups=, the label of each row's group, "
@@ -188,10 +188,6 @@ def _same(first: Structure, other: Structure, name: str) -> bool:
         return False
     pairs = zip(first.labels[name], other.labels[name], strict=True)
     return all(a == b or (a and b and set(a) == set(b)) for a, b in pairs)
-
-
-def _one_per_row(first: Structure, second: Structure, name: str) -> bool:
-    return first.rows in first.shapes[name] and second.rows in second.shapes[name]
 
 
 def _differing(first: Structure, second: Structure, name: str) -> list[int]:

@@ -43,7 +43,7 @@ class Task(NamedTuple):
     settings: Settings
     first: structure.Structure
     local: tuple[str, ...]
-    seeds: tuple[int, int]
+    seeds: tuple[int, ...]
     attrs: dict[str, str]
     sign: str | None = None
 

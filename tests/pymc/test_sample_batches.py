@@ -23,24 +23,18 @@ SETTINGS = {"nuts_sampler": "nutpie", "draws": 60, "tune": 100, "progressbar": F
 
 
 @pytest.fixture(scope="module")
-def afresh():
-    """Do as for users: only then are draws the same in every process."""
-    with pytest.MonkeyPatch.context() as patch:
+def idatas():
+    """Compiled afresh, as for users: only then are draws the same in every process."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as new_thread:
         patch.delenv(CACHE_VARIABLE)
-        yield
-
-
-@pytest.fixture(scope="module")
-def idatas(afresh):
-    with ThreadPoolExecutor(1) as new_thread:
         return sample_batches(
             build, DATA, executor=new_thread, batches=4, random_seed=11, **SETTINGS
         )
 
 
-def test_what_a_batch_holds(idatas):
+def test_what_a_batch_holds(run):
     rows = []
-    for position, idata in enumerate(idatas):
+    for position, idata in enumerate(run(build, batches=4)):
         groups = containers.read(idata).groups
         assert set(groups) == {"posterior", "sample_stats", "observed_data", "constant_data"}
         posterior = groups["posterior"]
@@ -64,7 +58,8 @@ def test_what_a_batch_holds(idatas):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "threads", "dask"])
-def test_same_draws_on_every_executor(kind, afresh, idatas):
+def test_same_draws_on_every_executor(kind, monkeypatch, idatas):
+    monkeypatch.delenv(CACHE_VARIABLE)
     with contextlib.ExitStack() as stack:
         executor = None
         if kind == "threads":
