@@ -41,7 +41,7 @@ def check_one_run(batches: Sequence[Batch]) -> None:
             if known.get("data") != settings.get("data"):
                 raise _two_runs(other, batch, schema.SETTINGS, "of different data")
             if names := differing(_build(known), _build(settings)):
-                difference = f"of two models: {', '.join(names)} of build differ"
+                difference = f"of two models: their {' and '.join(names)} differ"
                 raise _two_runs(other, batch, schema.SETTINGS, difference)
 
 

@@ -33,7 +33,7 @@ def batch(mean, sd, seed, **attrs):
 
 
 def settings(**changes):
-    return json.dumps({"data": "d0", "draws": 5, "build source code": "s0", **changes})
+    return json.dumps({"data": "d0", "draws": 5, "build density": "s0", **changes})
 
 
 def test_batches_of_one_run_are_merged():
@@ -61,8 +61,8 @@ def test_batches_that_record_nothing_pass():
         ),
         ({SETTINGS: settings(data="d1")}, r'batch 1 \("b1"\) and batch 2 .* different data'),
         (
-            {SETTINGS: settings(**{"build source code": "s1"})},
-            r"are of two models: source code of build differ.*attribute swiss_settings",
+            {SETTINGS: settings(**{"build density": "s1"})},
+            r"are of two models: their density differ.*attribute swiss_settings",
         ),
     ],
 )
