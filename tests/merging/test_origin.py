@@ -206,6 +206,6 @@ def test_only_what_all_batches_have_is_summarised():
 
 
 def test_what_is_unknown_of_one_function_does_not_differ():
-    before, now = {"source code": None, "sd": "1f", "old": "3"}, {"source code": "a7", "sd": "2e"}
+    before, now = {"density": None, "sd": "1f", "old": "3"}, {"density": "a7", "sd": "2e"}
     assert differing(before, now) == ["sd", "old"]
     assert differing(now, now) == []

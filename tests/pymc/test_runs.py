@@ -95,7 +95,7 @@ def test_batches_of_two_models_are_not_merged(quick, tmp_path):
         quick(with_prior(sd), folder=tmp_path / name, **settings)
         for name, sd in (("narrow", 0.01), ("wide", 10.0), ("again", 10.0))
     )
-    with pytest.raises(ValueError, match=r"are of two models: density of build differ"):
+    with pytest.raises(ValueError, match=r"are of two models: their density differ"):
         merge([wide[0], narrow[1]])
     merge([wide[0], again[1]])
 
