@@ -199,7 +199,9 @@ def test_stopping_early_ends_the_workers(tmp_path):
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
+# shells start background jobs with interrupts ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path[:0] = {path!r}
 from arviz_swiss.parallel.executors import Portable, run
 
@@ -235,11 +237,14 @@ def test_a_script_needs_no_main_guard_and_runs_once(tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_when_their_parent_is_killed_or_interrupted(tmp_path, how):
-    process = start_script(tmp_path, 600)
-    assert process.stdout.readline() == "main\n"
-    worker = int(process.stdout.readline().split()[1])
-    process.send_signal(how)
-    _, errors = process.communicate(timeout=20)
+    with start_script(tmp_path, 600) as process:
+        try:
+            assert process.stdout.readline() == "main\n"
+            worker = int(process.stdout.readline().split()[1])
+            process.send_signal(how)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert ("KeyboardInterrupt" in errors) == (how == signal.SIGINT)
     deadline = time.monotonic() + 20
     while is_running(worker):
