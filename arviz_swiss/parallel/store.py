@@ -176,7 +176,9 @@ def write_batch(folder: Path, label: str, idata: Any) -> None:
     with _no_cluster_locks():
         content = tree.to_netcdf(engine="h5netcdf")
     try:
-        _write_whole(_path(folder, label), content)
+        # released here: a view that a traceback keeps can outlive the memory that it shows
+        with content:
+            _write_whole(_path(folder, label), content)
     except OSError as error:
         raise OSError(
             error.errno,

@@ -129,6 +129,21 @@ def test_disk_full_while_writing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["b2.nc"]
 
 
+def test_the_memory_of_a_batch_is_given_back_when_it_cannot_be_written(tmp_path, monkeypatch):
+    views = []
+
+    def refuse(path, content):
+        views.append(content)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "_write_new", refuse)
+    with pytest.raises(OSError, match="could not be saved"):
+        store.write_batch(tmp_path, "b0", make_batch())
+    # a view that is still open at exit crashes the interpreter
+    with pytest.raises(ValueError, match="released"):
+        len(views[0])
+
+
 def test_settings_round_trip(tmp_path):
     folder = tmp_path / "a" / "b"
     assert store.read_settings(folder) is None
