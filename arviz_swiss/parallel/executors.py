@@ -81,6 +81,17 @@ def run(
                 future.cancel()
 
 
+def count_workers(executor: Any) -> int:
+    """Return how many tasks an executor, or by default this machine, runs at the same time."""
+    from joblib import cpu_count
+
+    if executor is None:
+        return cpu_count()
+    if _is_dask_client(executor):
+        return max(sum(executor.nthreads().values()), 1)
+    return getattr(executor, "_max_workers", None) or cpu_count()
+
+
 @contextlib.contextmanager
 def own_threads(n_tasks: int) -> Iterator[Executor]:
     """Start one thread a core in this process, for functions that leave Python's lock to others.
