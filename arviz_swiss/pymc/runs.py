@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     chains: int
     nuts_sampler: str | None
     sample_kwargs: dict[str, Any]
+    reproducible: bool = False
 
     @property
     def sampler(self) -> str:
@@ -40,9 +41,14 @@ class Settings(NamedTuple):
         return self.nuts_sampler or default_sampler()
 
     def recorded(self) -> dict[str, Any]:
-        """Return flat settings of text, numbers and None, as a folder records them."""
+        """Return flat settings of text, numbers and None, as a folder records them.
+
+        How models are compiled is none of them: draws of both ways are from the same distribution.
+        """
         further = sorted(self.sample_kwargs.items())
-        return self._asdict() | {
+        settings = self._asdict()
+        del settings["reproducible"]
+        return settings | {
             "untransformed": ", ".join(self.untransformed) or None,
             **{name: int(getattr(self, name)) for name in ("draws", "tune", "chains")},
             "nuts_sampler": self.sampler,

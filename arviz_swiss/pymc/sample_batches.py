@@ -1,8 +1,10 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
+import contextlib
 import numbers
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,10 @@ from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.checking import build_probes, check_models
+from arviz_swiss.pymc.checking import build_probes, check_models, suits_threads
 from arviz_swiss.pymc.runs import Settings, add_models, finished_batches, plan_run
 from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
-from arviz_swiss.pymc.worker import Task, sample_task
+from arviz_swiss.pymc.worker import Task, compile_ahead, sample_task
 
 # Beside the bar: until the first batch samples, which other machines tell only when it is done.
 COMPILING = "compiling before the first batch"
@@ -86,6 +88,7 @@ def sample_batches(
     chains: int = 2,
     nuts_sampler: str | None = None,
     random_seed: int | np.random.Generator | None = None,
+    reproducible: bool = False,
     progressbar: bool = True,
     **sample_kwargs: Any,
 ) -> list[Any]:
@@ -112,8 +115,9 @@ def sample_batches(
         With "fractionated": variables that will be merged on their own scale, by
         ``merge(..., transforms={name: None})``. See `arviz_swiss.pymc.fractionate`.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Where to run; by default a pool of one process per core. Threads run side by side only with
-        nutpie. The workers of a Dask cluster need this package.
+        Where to run; by default one thread per core of this process where nutpie samples and one
+        compilation serves all batches, otherwise one process per core. Threads run side by side
+        only with nutpie. The workers of a Dask cluster need this package.
     folder : path, optional
         Where each finished batch is saved at once. Run the same call again to sample only what is
         missing. A folder holds one run: processes that begin it at once sample the same batches,
@@ -123,10 +127,18 @@ def sample_batches(
     nuts_sampler : str, optional
         As in ``pymc.sample``, whose default it is.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same batches and draws, on every executor. The batches are those
-        that `partition` makes of the same data, `batches`, `groups`, `stratify` and integer seed.
-        Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
-        the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
+        The same seed gives the same batches and, up to rounding, the same draws: see
+        `reproducible`. The batches are those that `partition` makes of the same data, `batches`,
+        `groups`, `stratify` and integer seed. Where none is given, or a Generator, one is drawn:
+        the attribute ``swiss_random_seed`` of the batches tells it, as text, for
+        ``partition(..., random_seed=int(text))``.
+    reproducible : bool, default False
+        Whether the same seed shall give the same draws to the last digit, on every executor and
+        after a resume. Then models are compiled afresh in every process, about a minute on
+        PyMC 6. By default what Numba has kept on the disk is used: it may round otherwise, and
+        chains amplify that, so that draws of the same seed differ between processes, though not
+        their distribution. Hence a folder does not record it, and may be resumed either way;
+        only batches that were all sampled with True are those of one whole run with True.
     progressbar : bool, default True
         Show one progress bar over the batches. It says that models are being compiled,
         until the first batch samples.
@@ -170,11 +182,11 @@ def sample_batches(
 
     Notes
     -----
-    With nutpie, and data in ``pm.Data``, each worker compiles one model and swaps the data of its
-    batches. It compiles afresh, about a minute on PyMC 6, so that the same seed gives the same
-    draws on every executor and after a resume; the environment variable
-    ``ARVIZ_SWISS_COMPILE_CACHE=1`` gives up the last digit for a start in seconds from what
-    PyTensor has kept on the disk.
+    With nutpie, and data in ``pm.Data``, one compilation serves all batches of a process, and of
+    its later calls: the data are swapped. Without ``pm.Data`` every batch is compiled.
+
+    An interrupt (Ctrl-C) is answered at once. Batches that are finished are in `folder`; those that
+    are being sampled are abandoned, whether in threads or in processes.
 
     A free variable is taken as local to its batch if its size or coordinates differ
     between the first two batches, or change when the rows of both are put into one model; the
@@ -184,7 +196,6 @@ def sample_batches(
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from concurrent.futures import ThreadPoolExecutor
     >>> from arviz_swiss.pymc import sample_batches
     >>> def build(batch):
     ...     with pm.Model() as model:
@@ -192,18 +203,19 @@ def sample_batches(
     ...         pm.Normal("y", mu, 1, observed=pm.Data("y_data", batch))
     ...     return model
     >>> y = np.random.default_rng(1).normal(3, 1, size=400)
-    >>> with ThreadPoolExecutor(1) as executor:
-    ...     idatas = sample_batches(
-    ...         build, y, batches=4, executor=executor, nuts_sampler="nutpie",
-    ...         draws=100, tune=200, random_seed=1, progressbar=False,
-    ...     )
+    >>> idatas = sample_batches(
+    ...     build, y, batches=4, nuts_sampler="nutpie",
+    ...     draws=100, tune=200, random_seed=1, progressbar=False,
+    ... )
     >>> [idata.posterior.attrs["swiss_batch"] for idata in idatas]
     ['b0', 'b1', 'b2', 'b3']
     >>> idatas[0].posterior.attrs["swiss_size"], idatas[0].posterior.attrs["swiss_power"]
     (100, 4.0)
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
-    settings = Settings(kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs)
+    settings = Settings(
+        kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
+    )
     _check_arguments(build, settings)
     executors.check_executor(executor)
     check_sample_kwargs(sample_kwargs, nuts_sampler)
@@ -218,7 +230,10 @@ def sample_batches(
         idatas = finished_batches(run)
         if len(idatas) == len(run.indices):
             return list(idatas.values())
-        first, local = check_models(build, data, run.indices, probes, settings, groups is not None)
+        threads = executor is None and suits_threads(probes, settings)
+        checked = check_models(
+            build, data, run.indices, probes, settings, grouped=groups is not None, keep=threads
+        )
         # another process may begin the folder while models are checked: then its settings hold
         begun = folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
     seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
@@ -226,19 +241,21 @@ def sample_batches(
         label: Task(
             label=label,
             build=build,
-            data=take(data, index),
+            data=None if label in checked.models else take(data, index),
             rows=len(index),
             total=row_count(data),
             settings=settings,
-            first=first,
-            local=local,
+            first=checked.first,
+            local=checked.local,
             seeds=tuple(int(value) >> 1 for value in seed.generate_state(2)),
             attrs=run.attrs,
+            model=checked.models.get(label),
         )
         for (label, index), seed in zip(run.indices.items(), seeds, strict=True)
         if label not in idatas
     }
-    failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
+    with executors.own_threads(len(tasks)) if threads else contextlib.nullcontext(executor) as pool:
+        failed = _sample(tasks, pool, folder, idatas, len(run.indices), progressbar, threads)
     idatas = {label: idatas[label] for label in run.indices if label in idatas}
     if failed:
         raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
@@ -252,12 +269,18 @@ def _sample(
     idatas: dict[str, Any],
     total: int,
     progressbar: bool,
+    ahead: bool,
 ) -> dict[str, BaseException]:
-    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
+    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong.
+
+    `ahead` tells to compile the first in this thread.
+    """
     failed: dict[str, BaseException] = {}
-    # bitwise the same draws everywhere: sums depend on the number of BLAS threads
     with (
+        # the same draws everywhere: sums depend on the number of BLAS threads
         threadpool_limits(1),
+        # what threads filter at the same time may not outlive them
+        warnings.catch_warnings(),
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
         progress(total, "Sampling", progressbar, done=len(idatas)) as bar,
         waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
@@ -268,6 +291,8 @@ def _sample(
             )
             for label, task in tasks.items()
         }
+        if ahead:
+            compile_ahead(next(iter(tasks.values())))
         for label, outcome in executors.run(sample_task, portable, executor):
             if outcome.error is not None:
                 failed[label] = outcome.error

@@ -16,8 +16,14 @@ from threadpoolctl import threadpool_limits
 import arviz_swiss
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc import structure
-from arviz_swiss.pymc.compiling import LOCK, compile_once, without_advice_on_blas, without_cache
+from arviz_swiss.pymc.compiling import (
+    LOCK,
+    compile_once,
+    compiling_afresh,
+    without_advice_on_blas,
+)
 from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.graphs import UNCOMPILED
@@ -30,10 +36,16 @@ from arviz_swiss.pymc.tempering import tempering_attrs
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
+# Seconds between two looks at whether anybody waits for the draws.
+_INTERVAL = 0.2
 
 
 class Task(NamedTuple):
-    """One batch and all that determines its draws."""
+    """One batch and all that determines its draws.
+
+    In threads of the caller it may carry the `model` of the batch instead of its data. Models
+    cannot all be pickled, so such a task stays in its process.
+    """
 
     label: str
     build: Callable[[Any], pm.Model]
@@ -46,6 +58,7 @@ class Task(NamedTuple):
     seeds: tuple[int, ...]
     attrs: dict[str, str]
     sign: str | None = None
+    model: pm.Model | None = None
 
     def show_sampling(self) -> None:
         """Leave a sign, a file, that all is compiled and sampling begins."""
@@ -93,29 +106,66 @@ def temper(
     )
 
 
+class _Prepared(NamedTuple):
+    """The model that a task samples, and what is told of the plain one."""
+
+    structure: structure.Structure
+    tempered: pm.Model
+    groups: containers.Groups
+    compiled: Any = None
+
+
 def sample_task(task: Task) -> Any:
     """Build, temper and sample one batch."""
-    with threadpool_limits(1):
-        with LOCK, warnings.catch_warnings():
-            # the caller has had these warnings from the first batch
-            warnings.simplefilter("ignore", MergeWarning)
-            model = build_model(task.build, task.data, f"batch {task.label}")
-            described = structure.describe(model, task.rows)
-            structure.check_same(task.first, described, task.local, f"batch {task.label}")
-            settings = task.settings
-            tempered = temper(
-                model, settings.kind, task.rows, task.total, task.local, settings.untransformed
-            )
-        if _samples_compiled(settings):
-            groups = _sample_nutpie(task, tempered, described)
+    # in threads of the caller, the caller has limited them: they belong to the whole process
+    with threadpool_limits(1) if task.model is None else contextlib.nullcontext():
+        prepared = _prepare(task)
+        if prepared.compiled is not None:
+            groups = _sample_nutpie(task, prepared.compiled)
         else:
-            with LOCK, without_advice_on_blas(), without_cache():
-                groups = _sample_pymc(task, tempered)
-        with LOCK:
-            groups |= _data_groups(task, model)
-    groups["posterior"] = _tidy_posterior(groups["posterior"], task, tempered, described)
+            reproducible = task.settings.reproducible
+            with LOCK, without_advice_on_blas(), compiling_afresh(reproducible):
+                groups = _sample_pymc(task, prepared.tempered)
+    groups |= prepared.groups
+    groups["posterior"] = _tidy_posterior(groups["posterior"], task, prepared)
     groups["sample_stats"] = _without_objects(groups["sample_stats"])
     return containers.build(groups)
+
+
+def compile_ahead(task: Task) -> None:
+    """Compile in the main thread what all batches share: only there can it be interrupted."""
+    with contextlib.suppress(Exception):  # the task itself will raise it, and name the batch
+        _prepare(task)
+
+
+def samples_compiled(settings: Settings) -> bool:
+    """Tell whether nutpie samples, from a model that is compiled here."""
+    if settings.sampler != "nutpie" or not set(settings.sample_kwargs) <= _NUTPIE_ARGUMENTS:
+        return False
+    return not _NUTPIE_COMPILES & set(nutpie_options(settings.sample_kwargs))
+
+
+def _prepare(task: Task) -> _Prepared:
+    """Read and compile the model in one go: `build` may put the next batch into the same data."""
+    where, settings = f"batch {task.label}", task.settings
+    with LOCK, warnings.catch_warnings():
+        raise_if_abandoned()
+        # the caller has had these warnings from the first batch
+        warnings.simplefilter("ignore", MergeWarning)
+        model = task.model
+        if model is None:
+            model = build_model(task.build, task.data, where)
+        described = structure.describe(model, task.rows)
+        structure.check_same(task.first, described, task.local, where)
+        tempered = temper(
+            model, settings.kind, task.rows, task.total, task.local, settings.untransformed
+        )
+        prepared = _Prepared(described, tempered, _data_groups(task, model))
+        if not samples_compiled(settings):
+            return prepared
+        with without_advice_on_blas():
+            compiled = compile_once(tempered, described.shapes, settings.reproducible)
+        return prepared._replace(compiled=compiled)
 
 
 def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
@@ -125,22 +175,12 @@ def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
         return False
 
 
-def _samples_compiled(settings: Settings) -> bool:
-    if settings.sampler != "nutpie" or not set(settings.sample_kwargs) <= _NUTPIE_ARGUMENTS:
-        return False
-    return not _NUTPIE_COMPILES & set(nutpie_options(settings.sample_kwargs))
-
-
-def _sample_nutpie(
-    task: Task, model: pm.Model, described: structure.Structure
-) -> containers.Groups:
+def _sample_nutpie(task: Task, compiled: Any) -> containers.Groups:
     import nutpie
 
-    with LOCK, without_advice_on_blas():
-        compiled = compile_once(model, described.shapes)
     task.show_sampling()
     started = time.perf_counter()
-    idata = nutpie.sample(
+    sampler = nutpie.sample(
         compiled,
         draws=task.settings.draws,
         tune=max(task.settings.tune, 1),  # nutpie panics at 0
@@ -149,8 +189,10 @@ def _sample_nutpie(
         seed=task.seeds[0],
         save_warmup=False,
         progress_bar=False,
+        blocking=False,
         **nutpie_options(task.settings.sample_kwargs),
     )
+    idata = _wait_for(sampler)
     groups = _kept(containers.read(idata).groups)
     groups["posterior"].attrs |= {
         "inference_library": "nutpie",
@@ -159,6 +201,18 @@ def _sample_nutpie(
         "tuning_steps": task.settings.tune,
     }
     return groups
+
+
+def _wait_for(sampler: Any) -> Any:
+    """Return what nutpie draws, unless nobody waits for it any more."""
+    try:
+        while True:
+            raise_if_abandoned()
+            with contextlib.suppress(TimeoutError):
+                return sampler.wait(timeout=_INTERVAL)
+    except BaseException:
+        sampler.cancel()
+        raise
 
 
 def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
@@ -208,10 +262,9 @@ def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
     return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
 
 
-def _tidy_posterior(
-    posterior: xr.Dataset, task: Task, model: pm.Model, described: structure.Structure
-) -> xr.Dataset:
+def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> xr.Dataset:
     """Drop what nutpie stores beside the model's variables, and say how the batch was made."""
+    model = prepared.tempered
     names = [var.name for var in model.unobserved_RVs if var.name in posterior]
     free = [rv.name for rv in model.free_RVs if rv.name in names]
     attrs = {
@@ -228,7 +281,7 @@ def _tidy_posterior(
     if task.settings.kind == "fractionated":
         tempering = tempering_attrs(model)
         attrs |= {name: tempering[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
-    if local := [name for name in free if name in {*task.local, *described.imputed}]:
+    if local := [name for name in free if name in {*task.local, *prepared.structure.imputed}]:
         attrs[schema.LOCAL] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))
 
