@@ -112,4 +112,6 @@ def _is_slow(node: Any) -> bool:
 
 def runs_at_once(node: Any) -> bool:
     """Tell whether an operation runs once for all elements, and not in a loop of Python's."""
-    return not _is_slow(node) and type(node.op).__name__ not in ("Scan", "Loop")
+    # what a loop is vectorised to is a loop inside of another operation
+    core = getattr(node.op, "core_op", node.op)
+    return not _is_slow(node) and type(core).__name__ not in ("Scan", "Loop")

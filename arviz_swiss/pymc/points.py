@@ -4,6 +4,7 @@ A graph that is vectorised over points runs each of its operations once for all 
 as fast as compiled code, or faster, and ready in a tenth of a second.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -107,10 +108,12 @@ class _Shared:
         with without_compiler():
             function = self._function(IN_NUMPY)
         nodes = function.maker.fgraph.toposort()
-        if not all(map(runs_at_once, nodes)) and pytensor.config.cxx:
+        in_numpy = all(map(runs_at_once, nodes)) or not pytensor.config.cxx
+        if not in_numpy:
             with without_advice_on_blas():
                 function = self._function(Mode("cvm", "fast_compile"))
-        return _one_by_one(function) if any(map(_has_inner_function, nodes)) else function
+        inner = any(map(_has_inner_function, nodes))
+        return _one_by_one(function, in_numpy) if inner else function
 
     def _function(self, mode: Mode) -> Any:
         return pytensor.function(self._inputs, self._outputs, mode=mode, on_unused_input="ignore")
@@ -123,7 +126,7 @@ def _has_inner_function(node: Any) -> bool:
     return isinstance(getattr(node.op, "core_op", node.op), HasInnerGraph)
 
 
-def _one_by_one(function: Callable) -> Callable:
+def _one_by_one(function: Callable, in_numpy: bool) -> Callable:
     """Let one thread at a time call a function with operations that are functions themselves.
 
     They have one storage, whichever function they are part of, and some are made at the first call.
@@ -131,7 +134,7 @@ def _one_by_one(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*inputs: Any) -> Any:
-        with LOCK, without_compiler():
+        with LOCK, without_compiler() if in_numpy else contextlib.nullcontext():
             return function(*inputs)
 
     return call
