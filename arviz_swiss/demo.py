@@ -1,7 +1,7 @@
 """The README's first command: a logistic regression of many rows, whole and divided.
 
-Run ``python -m arviz_swiss.demo [folder]``. It samples 200,000 simulated rows both ways, prints what
-each found and what it cost, and saves the merged posterior and a picture in the folder.
+Run ``python -m arviz_swiss.demo [folder]``. It samples 200,000 simulated rows both ways, prints
+what each found and what it cost, and saves the merged posterior and a picture in the folder.
 """
 
 import sys
