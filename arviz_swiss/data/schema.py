@@ -15,6 +15,7 @@ DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
 PILOT = "swiss_pilot"
+RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
 # Begins every name of ours.
 PREFIX = "swiss_"
@@ -65,6 +66,12 @@ REMEDY = "remedy"
 # Attribute of `swiss_pilot`.
 HOW = "how"
 
+# Attributes of `swiss_run`.
+RULE = "rule"
+PLAIN = "plain"
+RESAMPLED_BATCHES = "with_full_warmup"
+SKIPPED = "skipped"
+
 # Dimensions of `swiss_transform` along which it holds the labels of all elements that were merged.
 ELEMENT = "swiss_element"
 UNCONSTRAINED_ELEMENT = "swiss_unconstrained_element"
@@ -114,6 +121,7 @@ GROUPS = {
     DIAGNOSTICS: "What the batches' moments tell about the merge.",
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
     PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
+    RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
 }
 
@@ -157,6 +165,12 @@ ATTRIBUTES = {
         REFINE_REMEDY: "What to do about it.",
     },
     PILOT: {HOW: 'How it was found, such as "Laplace".'},
+    RUN: {
+        RULE: "How many batches and draws, and why.",
+        PLAIN: "Why batches were not whitened by a pilot, if they were not.",
+        RESAMPLED_BATCHES: "Batches whose whitened chains were no use, with commas.",
+        SKIPPED: "Why the merge was neither refined nor certified, if it was not.",
+    },
     LOCAL_MAPS: {THROUGH: "Variables that others were moved as, by variable, as JSON."},
     CERTIFICATE: {
         STATUS: '"certified", "usable" or "not certified".',
@@ -210,6 +224,10 @@ VARIABLES = {
     PILOT: {
         "mean": "Mean of the Gaussian.",
         "covariance": "Its covariance.",
+    },
+    RUN: {
+        "seconds": "What each stage took on the clock.",
+        "cpu_seconds": "What it took of the processor, in this process.",
     },
     CERTIFICATE: {
         "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",

@@ -1,8 +1,8 @@
 """A run of batches: plan, check, find a pilot, sample in parallel, save what is finished."""
 
 import contextlib
-import os
 import numbers
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
 from arviz_swiss.pymc.batch_error import BatchError
-from arviz_swiss.pymc.checking import Checked, Probe, build_probes, check_models, suits_threads
+from arviz_swiss.pymc.checking import Checked, build_probes, check_models, suits_threads
 from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.pilot_run import find_pilot
@@ -32,14 +32,14 @@ COMPILING = "compiling before the first batch"
 
 
 class Sampled(NamedTuple):
-    """The batches of a run by label; of whitened ones also their models and the pilot.
+    """The batches of a run by label, and their models as far as they were kept; b0's in any case.
 
     `plain` says why there is no pilot although one was wanted.
     """
 
     run: Run
     idatas: dict[str, Any]
-    models: dict[str, pm.Model] = {}
+    models: dict[str, pm.Model]
     pilot: Pilot | None = None
     plain: str = ""
 
@@ -71,7 +71,7 @@ def run_batches(
             run = add_models(run, [probe.model for probe in probes[:2]])
             idatas = finished_batches(run)
             if len(idatas) == len(run.indices) and not settings.whitened:
-                return Sampled(run, idatas)
+                return Sampled(run, idatas, {"b0": probes[0].model})
             threads = executor is None and (_is_own(settings) or suits_threads(probes, settings))
             checked = check_models(
                 build,
@@ -86,7 +86,7 @@ def run_batches(
             begun = (
                 folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
             )
-    sampled = Sampled(run, idatas, checked.models)
+    sampled = Sampled(run, idatas, {"b0": probes[0].model, **checked.models})
     if settings.whitened:
         with clock("pilot"):
             pilot, plain = find_pilot(run, settings, checked, executor, progressbar)
@@ -154,6 +154,7 @@ def _sample(
     `ahead` tells to compile the first in this thread.
     """
     failed: dict[str, BaseException] = {}
+    is_quick = all(task.pilot is not None for task in tasks.values())
     with (
         # the same draws everywhere: sums depend on the number of BLAS threads
         threadpool_limits(1),
@@ -161,7 +162,7 @@ def _sample(
         warnings.catch_warnings(),
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
         progress(len(run.indices), "Sampling", progressbar, done=len(idatas)) as bar,
-        waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
+        waiting_for(lambda: bool(os.listdir(signs)), bar, "" if is_quick else COMPILING),
     ):
         portable = {
             label: executors.Portable(
@@ -169,7 +170,7 @@ def _sample(
             )
             for label, task in tasks.items()
         }
-        if ahead:
+        if ahead and not is_quick:
             compile_ahead(next(iter(tasks.values())))
         for label, outcome in executors.run(sample_task, portable, executor):
             if outcome.error is not None:
