@@ -12,8 +12,8 @@ import numpy as np
 # Log densities (points,) and their gradients (points, parameters) at many points.
 LogDensity = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# Lengths of trajectories: on average somewhat more than the quarter of a period (pi / 2) after which
-# a standard normal target has forgotten its start, because some directions are wider than that.
+# Lengths of trajectories: on average more than the quarter of a period (pi / 2) after which a
+# standard normal target has forgotten its start, because some directions are wider than that.
 LENGTH, JITTER = 2.0, 0.5
 LONGEST = 64
 # Trajectories whose energy is off by more are far from the path that they should follow.

@@ -62,15 +62,15 @@ def sample_whitened(
             found = _attempt(density, pilot, powers, chains, warmup, draws, rng, target_accept)
         except (ValueError, NoMode):
             return None
-        theta = pilot.mean + found.draws @ pilot.factor.T
-        if _have_met(found):
+        theta, stats = pilot.mean + found.draws @ pilot.factor.T, _stats(found)
+        if have_met(found.draws, stats):
             attrs = {
                 "inference_library": LIBRARY,
                 "sampling_time": time.perf_counter() - started,
                 "tuning_steps": warmup,
             }
             posterior = coordinates.to_dataset(theta).assign_attrs(attrs)
-            return {"posterior": posterior, "sample_stats": _stats(found)}
+            return {"posterior": posterior, "sample_stats": stats}
         try:
             pilot = gaussian_of(theta, coordinates, "the first chains of the batch")
         except NoMode:
@@ -99,13 +99,14 @@ def _attempt(
     return sample_chains(score, start, tune=tune, draws=draws, rng=rng, target_accept=target_accept)
 
 
-def _have_met(found: Chains) -> bool:
-    """Tell whether chains are from one distribution, and worth enough."""
-    if found.diverging.mean() > MOST_DIVERGING or found.acceptance.mean() < LEAST_ACCEPTED:
+def have_met(draws: np.ndarray, stats: xr.Dataset) -> bool:
+    """Tell whether chains (chain, draw, parameter) are of one distribution, and worth enough."""
+    if "diverging" in stats and stats["diverging"].mean() > MOST_DIVERGING:
         return False
-    chains, draws, _ = found.draws.shape
-    sizes = effective_sizes(found.draws)
-    return bool(sizes.min() > LEAST_EFFECTIVE * chains * draws)
+    if "acceptance_rate" in stats and stats["acceptance_rate"].mean() < LEAST_ACCEPTED:
+        return False
+    chains, length, _ = draws.shape
+    return bool(effective_sizes(draws).min() > LEAST_EFFECTIVE * chains * length)
 
 
 def _stats(found: Chains) -> xr.Dataset:
