@@ -154,7 +154,7 @@ def _sample(
     `ahead` tells to compile the first in this thread.
     """
     failed: dict[str, BaseException] = {}
-    is_quick = all(task.pilot is not None for task in tasks.values())
+    is_quick = all(task.is_own for task in tasks.values())
     with (
         # the same draws everywhere: sums depend on the number of BLAS threads
         threadpool_limits(1),

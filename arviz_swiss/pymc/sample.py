@@ -230,16 +230,15 @@ def _correct(
     wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
     run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
     attrs = {**run.attrs, "method": method, "stages": ", ".join(wanted)}
-    for done in range(len(wanted), 0, -1):
-        kept = (
-            None if run.folder is None else store.read_result(run.folder, wanted[done - 1], attrs)
-        )
-        if kept is not None:
-            result, wanted = containers.build(kept), wanted[done:]
+    result = None
+    for stage in reversed(wanted) if run.folder is not None else ():
+        if (kept := store.read_result(run.folder, stage, attrs)) is not None:
+            result = containers.build(kept)
+            wanted = wanted[wanted.index(stage) + 1 :]
             break
-    else:
+    if result is None:
         with clock("merge"):
-            result = _merge(sampled, method)
+            result = _merge(sampled, method, stages["refine"])
     functions = {"refine": refine_merged, "certify": certify_merged}
     for stage in wanted:
         seed = _seed(run.seed, stage)
