@@ -92,10 +92,12 @@ def sample_divided(data: pd.DataFrame) -> Run:
 def sample_whole(data: pd.DataFrame) -> Run:
     """Sample all rows at once, by the fastest sampler of PyMC that is installed."""
     import pymc as pm
+    from threadpoolctl import threadpool_limits
 
     sampler = "nutpie" if find_spec("nutpie") else "pymc"
     start = time.perf_counter()
-    with build(data):
+    # Every chain has a core: threads of BLAS would only get in their way, as in the divided run.
+    with build(data), threadpool_limits(1):
         full = pm.sample(
             DRAWS,
             tune=TUNE,
