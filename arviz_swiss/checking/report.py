@@ -52,6 +52,10 @@ class Report:
 
         - `rhat`, `ess_bulk`, `ess_tail`: rank-normalised split R-hat and effective sizes of the
           batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
+        - `rhat_limit`: the R-hat that any parameter of any batch exceeds by chance alone in one
+          merge of a hundred, with so many effective draws, and 1.05 at least;
+        - `ess_within`: effective size by autocorrelation within chains alone, bulk or spread, which
+          varies less by chance than the others where draws are few;
         - `width`: its sd over the median batch's;
         - `skewness`, `kurtosis` (excess), `least` and `greatest` (of the draws), and `valley`, the
           depth of the deepest valley between two modes that rise above it with at least 5% of the

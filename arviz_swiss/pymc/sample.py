@@ -155,7 +155,7 @@ def sample(
     3.0
     """
     clock = Clock()
-    _check_arguments(method, certify, draws)
+    _check_arguments(method, certify, {"draws": draws, "chains": chains, "batches": batches})
     executors.check_executor(executor)
     with clock("plan"):
         examined = examine(build, data, groups, stratify)
@@ -199,14 +199,17 @@ def sample(
     return result
 
 
-def _check_arguments(method: str, certify: bool, draws: int) -> None:
+def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) -> None:
     if find(method).makes == "draws" and certify:
         raise ValueError(
             f'method "{method}" makes new draws, whose density is not known, so they cannot be '
             'certified. Pass certify=False, or method="swiss".'
         )
-    if not isinstance(draws, numbers.Integral) or draws < 1:
-        raise ValueError(f"draws must be an integer of at least 1, got {draws!r}.")
+    for name, value in numbers_of.items():
+        if name == "batches" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:

@@ -15,7 +15,6 @@ import pymc as pm
 from arviz_swiss.parallel.partition import partition, row_count
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.checking import build_probes
-from arviz_swiss.pymc.graphs import shapes_of
 
 # Draws that the moments of a batch need: a parameter, and at least. `refine` mends what noise they
 # have left, so that it needs fewer.
@@ -95,8 +94,7 @@ def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: 
     structures = [probe.structure for probe in probes]
     local = structure.find_local(*structures) if len(probes) > 1 else structures[0].imputed
     imputed = {name for each in structures for name in each.imputed}
-    model = probes[0].model
-    values = {rv.name: model.rvs_to_values[rv] for rv in model.free_RVs if rv.name not in {*local}}
-    parameters = sum(math.prod(shape) for shape in shapes_of(values).values())
+    shared = [shape for name, shape in structures[0].shapes.items() if name not in local]
+    parameters = sum(map(math.prod, shared))
     has_own = any(name not in imputed for name in local)
     return Examined(max(parameters, 1), local, "fractionated" if has_own else "inflated")
