@@ -162,7 +162,7 @@ def judge(merged: Merged) -> Report:
     if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
-    lines += [merged.refinement.describe(), *_lacking(merged)]
+    lines += [merged.refinement.describe(), *_of_run(merged), *_lacking(merged)]
     return Report("\n".join(line for line in lines if line), findings, statistics)
 
 
@@ -205,6 +205,21 @@ def _rival(merged: Merged) -> str:
     pilot = merged.groups.get(schema.PILOT)
     how = "" if pilot is None else str(pilot.attrs.get(schema.HOW, ""))
     return describe_pilot(merged.certificate, how)
+
+
+def _of_run(merged: Merged) -> Iterator[str]:
+    """Give what `sample` chose, and what did not go as planned."""
+    if schema.RUN not in merged.groups:
+        return
+    attrs = merged.groups[schema.RUN].attrs
+    yield f"Sampled as {attrs[schema.RULE]}"
+    if plain := attrs[schema.PLAIN]:
+        yield f"All batches were sampled with a full warm-up, without a pilot: {plain}."
+    if batches := attrs[schema.RESAMPLED_BATCHES]:
+        labels = brief(batches.split(","), MOST_LISTED)
+        yield f"Sampled with a full warm-up, because short chains did not do: {labels}."
+    if skipped := attrs[schema.SKIPPED]:
+        yield f"Neither refined nor certified: {skipped}."
 
 
 def _lacking(merged: Merged) -> Iterator[str]:

@@ -127,7 +127,8 @@ def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, 
     """
     sizes = np.array([len(matrix) for matrix in rows])
     effective = np.fmin(values["ess_bulk"], sizes[:, None])
-    odd = (values["rhat"] > values["rhat_limit"]) | (values["width"] < STUCK) | (values["valley"] > VALLEY)
+    odd = (values["rhat"] > values["rhat_limit"]) | (values["width"] < STUCK)
+    odd |= values["valley"] > VALLEY
     among = np.asarray(~odd.any(axis=1))
     if 2 * among.sum() < len(rows) or among.sum() < 2:
         among[:] = True

@@ -19,7 +19,8 @@ from arviz_swiss.pymc.usage import check_uses_batch
 from arviz_swiss.pymc.worker import build_model, samples_compiled, temper
 
 PRIOR_TRIALS = 50
-# Bytes of data in models that are kept for threads of this process; others they build again.
+# Bytes of data in models that are kept for threads of this process; others they build again. The
+# pilot of whitened batches needs all.
 BYTES_KEPT = 2**30
 
 
@@ -102,7 +103,7 @@ def check_models(
         held = sum(map(_bytes, models.values()))
         for label, model in _later_models(build, data, indices, settings.kind, known, local):
             held += _bytes(model)
-            if keep and held <= BYTES_KEPT:
+            if keep and (settings.whitened or held <= BYTES_KEPT):
                 models[label] = model
     rows = first.rows, row_count(data)
     temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)

@@ -45,7 +45,7 @@ def sample_whitened(
     tune: int,
     chains: int,
     seed: int,
-    target_accept: float = 0.8,
+    target_accept: float = 0.9,
 ) -> Groups | None:
     """Sample a batch by Hamiltonian Monte Carlo of all its chains at once; None if that fails.
 
