@@ -165,10 +165,12 @@ def compare_costs(divided: Run, whole: Run) -> pd.DataFrame:
 def save_picture(divided: Run, whole: Run, path: Path) -> None:
     """Draw every marginal both ways, and beside them what they cost."""
     from matplotlib import pyplot
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = pyplot.figure(figsize=(12, 5.2), layout="constrained", facecolor="white")
-    figure.get_layout_engine().set(h_pad=0.08)
-    left, right = figure.subfigures(1, 2, width_ratios=[2.5, 1], wspace=0.04)
+    layout = ConstrainedLayoutEngine(h_pad=0.08)
+    figure = pyplot.figure(figsize=(12, 5.2), layout=layout, facecolor="white")
+    parts: Any = figure.subfigures(1, 2, width_ratios=[2.5, 1], wspace=0.04)
+    left, right = parts
     apart = compare_estimates(divided, whole)["shift in sds"].abs().max()
     headline(left, f"{ROWS:,} rows: means at most {apart:.2f} posterior sds apart")
     draw_marginals(left, draws_of(divided), draws_of(whole))
