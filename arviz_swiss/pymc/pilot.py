@@ -224,7 +224,7 @@ def _newton(
         step = linalg.cho_solve((factor, True), gradient)
         length = np.sqrt(max(step @ gradient, 0.0))
         if length < close:
-            return point, True
+            return point + step, True
         for halving in range(HALVINGS):
             further = point + step / 2**halving
             value_there, gradient_there = _try(score, further)
