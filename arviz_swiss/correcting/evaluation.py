@@ -1,19 +1,25 @@
-"""Densities evaluated at points, here or by an executor whose workers keep what they were sent."""
+"""Densities evaluated at points, in threads or by an executor whose workers keep what they got."""
 
+import contextvars
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from arviz_swiss.correcting.densities import BatchDensity, MergeSpace
 from arviz_swiss.merging.models import is_model, model_density, observed_values
 from arviz_swiss.parallel.progress import Bar
 
-# A density of n values holds several (points, n) arrays.
-POINTS_AT_ONCE, VALUES_AT_ONCE = 100, 2 * 10**7
+# A model of n values makes several (points, n) arrays: few enough for the cache, but so many that
+# NumPy asks for large pages of memory (from 4 MB on), without which page faults take half the time.
+VALUES_AT_ONCE = 10**6
+# Of a density whose size is not known.
+POINTS_AT_ONCE = 100
 OUTSIDE = (
     "A parameter outside its support is the usual cause: merge it in unconstrained space, with "
     "transforms= or model=."
@@ -61,6 +67,8 @@ Evaluate = Callable[[Mapping[str, Sequence[Request]]], dict[str, list[np.ndarray
 # The densities of the present session that this process has, by label.
 _kept: dict[str, dict[str, Kept]] = {}
 _lock = threading.Lock()
+# PyMC and PyTensor are not made for several threads, until there is a function to be called.
+_making = threading.Lock()
 
 
 @contextmanager
@@ -72,11 +80,23 @@ def evaluating(
 ) -> Iterator[Evaluate]:
     """Give a function that evaluates requests by label; all that is kept goes at the end.
 
-    Only PyMC models need `space`. Each worker of an executor keeps the densities that it was sent.
-    The bar moves whenever a density is done, and says so while models are compiled.
+    Without an executor densities are evaluated in threads of this process, one a core, each object
+    by one of them at a time. Each worker of an executor keeps the densities that it was sent. Only
+    PyMC models need `space`. The bar moves whenever a density is done, and says so while models are
+    compiled.
     """
     session, bar = uuid.uuid4().hex, bar or Bar("")
     sent: set[str] = set()
+    # what this process keeps for itself is not among what it may keep as a worker of others
+    kept: dict[str, Kept] = {}
+
+    def run(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Any]]:
+        if executor is not None:
+            return _run_executor(tasks, executor)
+        lines: dict[int, list[Task]] = {}
+        for label, task in tasks.items():
+            lines.setdefault(id(densities[label]), []).append(task)
+        return _run_threads(list(lines.values()), kept)
 
     def evaluate(requests: Mapping[str, Sequence[Request]]) -> dict[str, list[np.ndarray]]:
         tasks = {
@@ -88,7 +108,7 @@ def evaluating(
         before = bar.stage("compiling") if compiles else ""
         while tasks:
             missed = {}
-            for label, result in _run(tasks, executor):
+            for label, result in run(tasks):
                 if result is None:
                     missed[label] = tasks[label]._replace(density=densities[label])
                 else:
@@ -106,11 +126,52 @@ def evaluating(
         _kept.pop(session, None)
 
 
-def _run(tasks: Mapping[str, Task], executor: Any) -> Iterator[tuple[str, Any]]:
-    if executor is None:
-        for label, task in tasks.items():
-            yield label, answer(task)
+def _run_threads(lines: Sequence[Sequence[Task]], kept: dict[str, Kept]) -> Iterator[Any]:
+    """Yield labels and results as they come; the tasks of one line, of one object, one by one.
+
+    Of several errors the one of the first line is raised, whichever came first.
+    """
+    from joblib import cpu_count
+
+    threads = min(cpu_count(), len(lines))
+    if threads <= 1:
+        for task in (task for line in lines for task in line):
+            yield task.label, _answer_here(task, kept)
         return
+
+    def answer_all(line: Sequence[Task]) -> list[tuple[str, Any]]:
+        return [(task.label, _answer_here(task, kept)) for task in line]
+
+    # one thread a density, so that those of BLAS would be too many
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
+        # with the caller's np.errstate
+        futures: list[Future] = [
+            pool.submit(contextvars.copy_context().run, answer_all, line) for line in lines
+        ]
+        try:
+            for future in as_completed(futures):
+                if future.exception() is not None:
+                    break
+                yield from future.result()
+        finally:
+            # all are done, or nobody will read what is not
+            pool.shutdown(cancel_futures=True)
+    for future in futures:
+        if not future.cancelled() and (error := future.exception()):
+            raise error
+
+
+def _answer_here(task: Task, kept: dict[str, Kept]) -> list[np.ndarray]:
+    try:
+        if task.label not in kept:
+            kept[task.label] = _keep(task)
+        return _evaluate_all(kept[task.label], task)
+    except Exception as error:
+        error.add_note(_where(task.label))
+        raise
+
+
+def _run_executor(tasks: Mapping[str, Task], executor: Any) -> Iterator[tuple[str, Any]]:
     from arviz_swiss.parallel.executors import Portable, run
 
     portable = {
@@ -120,9 +181,13 @@ def _run(tasks: Mapping[str, Task], executor: Any) -> Iterator[tuple[str, Any]]:
     }
     for label, outcome in run(answer, portable, executor):
         if outcome.error is not None:
-            outcome.error.add_note(f'While evaluating the density of batch "{label}".')
+            outcome.error.add_note(_where(label))
             raise outcome.error
         yield label, outcome.result
+
+
+def _where(label: str) -> str:
+    return f'While evaluating the density of batch "{label}".'
 
 
 def answer(task: Task) -> list[np.ndarray] | None:
@@ -136,15 +201,21 @@ def answer(task: Task) -> list[np.ndarray] | None:
         if task.density is None:
             return None
         by_label[task.label] = _keep(task)
-    return [_evaluate(by_label[task.label], task.label, request) for request in task.requests]
+    return _evaluate_all(by_label[task.label], task)
+
+
+def _evaluate_all(kept: Kept, task: Task) -> list[np.ndarray]:
+    return [_evaluate(kept, task.label, request) for request in task.requests]
 
 
 def _keep(task: Task) -> Kept:
     if not is_model(task.density):
         return Kept(task.density, POINTS_AT_ONCE)
-    values = sum(array.size for array in observed_values(task.density).values())
-    at_once = min(max(VALUES_AT_ONCE // max(values, 1), 1), POINTS_AT_ONCE)
-    return Kept(model_density(task.density, task.space, task.label), at_once)
+    assert task.space is not None, "a PyMC model needs the space of the merge"
+    with _making:
+        values = sum(array.size for array in observed_values(task.density).values())
+        density = model_density(task.density, task.space, task.label)
+    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.layout.size), 1))
 
 
 def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:

@@ -97,8 +97,9 @@ def refine(
     points : int, default 200
         Gradients a round and density, at least; never fewer than three for each parameter.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Where to evaluate the densities; this process when absent. Each worker keeps the densities
-        it was sent: afterwards only points and gradients travel.
+        Where to evaluate the densities; when absent, in threads of this process, one a core, each
+        density by one of them at a time. Each worker of an executor keeps the densities it was
+        sent: afterwards only points and gradients travel.
     random_seed : int or Generator, optional
         Seed of the choice of points.
     group : str, default "posterior"

@@ -5,19 +5,16 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
-from pytensor.compile.mode import Mode, get_mode
+from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable, equal_computations
-from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.type import TensorType
 
 _log = logging.getLogger("arviz_swiss")
 
@@ -28,9 +25,6 @@ LOCK = threading.RLock()
 
 # Each entry holds the data of one batch. Two serve batches whose sizes differ by one row.
 MODELS_KEPT = 2
-FUNCTIONS_KEPT = 16
-# Smaller constants may be shapes and axes, which operations want to know beforehand.
-LARGE = 20
 
 
 class Graph(NamedTuple):
@@ -157,7 +151,10 @@ def _stores_resized(old: _Model, new: _Model) -> bool:
     resized = {
         var
         for var, value, other in zip(
-            old.graph.data, map(_value, old.graph.data), map(_value, new.graph.data), strict=True
+            old.graph.data,
+            map(value_of_leaf, old.graph.data),
+            map(value_of_leaf, new.graph.data),
+            strict=True,
         )
         if value.shape != other.shape or (value.ndim == 0 and value != other)
     }
@@ -165,7 +162,7 @@ def _stores_resized(old: _Model, new: _Model) -> bool:
 
 
 def _swap(old: _Model, new: _Model, compiled: Any) -> Any:
-    values = {name: _value(var) for name, var in (new.data or {}).items()}
+    values = {name: value_of_leaf(var) for name, var in (new.data or {}).items()}
     for name, var in (old.data or {}).items():
         # the function that draws initial points reads the shared variables themselves
         var.set_value(values[name])
@@ -178,76 +175,6 @@ def _swappable(compiled: Any) -> set[str]:
     return {var.name for function in functions for var in function.get_shared()}
 
 
-class _Function(NamedTuple):
-    graph: Graph
-    gradient: bool
-    call: Callable
-    # compiled functions have storage of their own, and threads may share them
-    lock: threading.Lock
-
-
-_functions: list[_Function] = []
-
-
-def compile_points(
-    graph: Variable, values: Sequence[Variable], gradient: bool
-) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """Return a function of many points from the scalar graph of one, or its gradient.
-
-    Here all data can be exchanged: those in ``pm.Data``, and all but the smallest constants. Who
-    calls this holds `LOCK`.
-    """
-    lifted, arrays = _lift(graph, values)
-    entry = next((f for f in _functions if f.gradient == gradient and f.graph.equals(lifted)), None)
-    if entry is None:
-        entry = _Function(lifted, gradient, _compile(lifted, gradient), threading.Lock())
-        _functions.append(entry)
-        del _functions[:-FUNCTIONS_KEPT]
-
-    def call(points: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with entry.lock:
-            return entry.call(*points, *arrays)
-
-    return call
-
-
-def _lift(graph: Variable, values: Sequence[Variable]) -> tuple[Graph, list[np.ndarray]]:
-    """Make inputs of all data, with lengths left open, so that graphs of two batches are alike."""
-    leaves = [var for var in ancestors([graph], blockers=values) if _is_data(var)]
-    data: list[Variable] = [
-        pt.tensor(
-            dtype=leaf.type.dtype, shape=tuple(1 if n == 1 else None for n in leaf.type.shape)
-        )
-        for leaf in leaves
-    ]
-    (lifted,) = clone_replace(
-        [graph], dict(zip(leaves, data, strict=True)), rebuild_strict=False, copy_inputs_over=True
-    )
-    return Graph([lifted], list(values), data), [_value(leaf) for leaf in leaves]
-
-
-def _is_data(var: Variable) -> bool:
-    if not isinstance(var.type, TensorType):
-        return False
-    return isinstance(var, SharedVariable) or (isinstance(var, Constant) and var.data.size > LARGE)
-
-
-def _value(var: Any) -> np.ndarray:
+def value_of_leaf(var: Any) -> np.ndarray:
+    """Return the value of a constant or shared variable."""
     return np.asarray(var.data if isinstance(var, Constant) else var.get_value(borrow=True))
-
-
-def _compile(graph: Graph, gradient: bool) -> Callable:
-    many: list[Any] = [
-        pt.tensor(dtype=value.type.dtype, shape=(None, *value.type.shape)) for value in graph.values
-    ]
-    values: Any
-    (values,) = vectorize_graph(graph.outputs, dict(zip(graph.values, many, strict=True)))
-    # points do not interact: the gradient of the sum is each point's own gradient
-    outputs: Any = [values]
-    if gradient:
-        outputs = pt.grad(values.sum(), many, disconnected_inputs="ignore")
-    # In C, where there is a compiler: Numba, PyMC 6's default, is as fast at many points at once
-    # but takes half a minute to compile.
-    mode = Mode("cvm", "fast_run") if pytensor.config.cxx else None
-    with without_advice_on_blas():
-        return pytensor.function([*many, *graph.data], outputs, mode=mode, on_unused_input="ignore")

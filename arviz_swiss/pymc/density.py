@@ -1,9 +1,11 @@
 """A batch's density from its PyMC model: log density and gradient of prior and likelihood apart."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.logprob import transformed_conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
@@ -11,8 +13,9 @@ from pytensor.graph.basic import Variable
 
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
-from arviz_swiss.pymc.compiling import LOCK, compile_points
+from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import shapes_of
+from arviz_swiss.pymc.points import PointFunction, compile_points
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
@@ -37,42 +40,48 @@ class ModelDensity:
                 variable.name: _order(model, variable, space, label)
                 for variable in space.layout.variables
             }
-        self._functions: dict[tuple[str, bool], Callable] = {}
+        self._functions: dict[tuple, PointFunction] = {}
 
     def __reduce__(self):
-        """Pickle what it was made of: compiled functions stay where they are."""
+        """Pickle what it was made of: functions stay where they are."""
         return ModelDensity, (self._model, self._space, self._label)
 
     def log_prior(self, x: np.ndarray) -> np.ndarray:
         """Return the log density of the prior, Jacobians included: (points,)."""
-        return self._value("prior", x)
+        return self._values(x, 0.0, 1.0)
 
     def log_likelihood(self, x: np.ndarray) -> np.ndarray:
         """Return the log likelihood: (points,)."""
-        return self._value("likelihood", x)
+        return self._values(x, 1.0, 0.0)
 
     def grad_log_prior(self, x: np.ndarray) -> np.ndarray:
         """Return the gradient of the log prior: (points, parameters)."""
-        return self._gradient("prior", x)
+        return self.tempered(x, 0.0, 1.0)[1]
 
     def grad_log_likelihood(self, x: np.ndarray) -> np.ndarray:
         """Return the gradient of the log likelihood: (points, parameters)."""
-        return self._gradient("likelihood", x)
+        return self.tempered(x, 1.0, 0.0)[1]
 
-    def _value(self, term: str, x: np.ndarray) -> np.ndarray:
-        (values,) = self._function(term, False)(self._split(x))
-        # a flat prior depends on no input, and comes without the points
-        return np.broadcast_to(values, (len(x),))
+    def tempered(
+        self, x: np.ndarray, power: float, prior_power: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the log of likelihood and prior, each to its power, (points,), and its gradient.
 
-    def _gradient(self, term: str, x: np.ndarray) -> np.ndarray:
-        arrays = self._function(term, True)(self._split(x))
+        A term whose power is zero is not computed.
+        """
+        values, *arrays = self._function(power, prior_power, True)(self._split(x))
         layout = self._space.layout
         whole = np.empty((len(x), layout.size))
         for name, array in zip(self._inputs, arrays, strict=True):
             variable = next(v for v in layout.variables if v.name == name)
             columns = np.arange(variable.columns.start, variable.columns.stop)
             whole[:, columns[self._orders[name]]] = array.reshape(len(x), -1)
-        return whole[:, self._space.free]
+        return np.broadcast_to(values, (len(x),)), whole[:, self._space.free]
+
+    def _values(self, x: np.ndarray, power: float, prior_power: float) -> np.ndarray:
+        (values,) = self._function(power, prior_power, False)(self._split(x))
+        # a flat prior depends on no input, and comes without the points
+        return np.broadcast_to(values, (len(x),))
 
     def _split(self, x: np.ndarray) -> list[np.ndarray]:
         """Return the model's own variables, its dimensions and coordinates in its own order."""
@@ -89,13 +98,29 @@ class ModelDensity:
     def _shape(self, name: str) -> tuple[int, ...]:
         return self._space.unconstrained[name].shape[1:]
 
-    def _function(self, term: str, gradient: bool) -> Callable:
+    def _function(self, power: float, prior_power: float, gradient: bool) -> PointFunction:
         with LOCK:
-            if (term, gradient) not in self._functions:
-                graph = _graph(self._model, self._inputs, self._space, term)
+            if (key := (power, prior_power, gradient)) not in self._functions:
+                terms = [
+                    (power, lambda: self._graph("likelihood")),
+                    (prior_power, lambda: self._graph("prior")),
+                ]
+                graph = pt.add(
+                    *(_raised(make(), exponent) for exponent, make in terms if exponent != 0),
+                    pt.constant(0.0),
+                )
                 values = list(self._inputs.values())
-                self._functions[term, gradient] = compile_points(graph, values, gradient)
-        return self._functions[term, gradient]
+                self._functions[key] = compile_points(graph, values, gradient)
+        return self._functions[key]
+
+    def _graph(self, term: str) -> Variable:
+        return _graph(self._model, self._inputs, self._space, term)
+
+
+def _raised(term: Any, power: float) -> Any:
+    """Return a log density to a power, which batches have their own of."""
+    # minus infinity times a power stays, and the power is data of a function that all share
+    return term if power == 1 else pytensor.shared(float(power)) * term
 
 
 def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:

@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import threading
 import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -8,6 +9,7 @@ import pymc as pm
 import pytensor
 import pytest
 from normal_density import Normal
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import arviz_swiss as az_swiss
 from arviz_swiss.correcting import evaluation
@@ -128,6 +130,94 @@ def test_threads_that_begin_a_session_together_do_not_lose_each_other(monkeypatc
     with ThreadPoolExecutor(3) as threads:
         assert len(list(threads.map(evaluation.answer, tasks))) == 3
     assert set(evaluation._kept["now"]) == set(LABELS)
+
+
+class Meeting(Quadratic):
+    """Go on only when so many evaluations are under way at once, or count how many are."""
+
+    def __init__(self, centre, barrier=None):
+        super().__init__(centre)
+        self.barrier, self.inside, self.most = barrier, 0, 0
+
+    def log_likelihood(self, x):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        if self.barrier is not None:
+            self.barrier.wait(timeout=20)
+        time.sleep(0.01)
+        self.inside -= 1
+        return super().log_likelihood(x)
+
+
+def likelihoods(evaluate, labels):
+    answers = evaluate({label: [Request("log_likelihood", np.ones((2, 2)))] for label in labels})
+    assert list(answers) == labels
+    return [answers[label][0] for label in labels]
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+
+
+def test_densities_are_evaluated_at_once(two_cores):
+    barrier = threading.Barrier(2)
+    densities = {f"b{at}": Meeting(float(at), barrier) for at in range(4)}
+    with evaluating(densities, None) as evaluate:
+        for _ in range(2):
+            found = likelihoods(evaluate, list(densities))
+            expected = [Normal(float(at)).log_likelihood(np.ones((2, 2))) for at in range(4)]
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_one_object_is_never_in_two_threads(two_cores):
+    one, other = Meeting(1.0), Meeting(2.0)
+    densities = {"b0": one, "b1": other, "b2": one, "b3": one, "b4": other}
+    with evaluating(densities, None) as evaluate:
+        likelihoods(evaluate, list(densities))
+    assert (one.most, other.most) == (1, 1)
+
+
+def test_of_several_errors_the_first_batch_is_named(two_cores):
+    class Failing(Quadratic):
+        def log_likelihood(self, x):
+            time.sleep(self.centre[0])
+            raise ZeroDivisionError
+
+    densities = {"north": Failing(0.3), "south": Failing(0.0), "west": Quadratic(1.0)}
+    with (
+        evaluating(densities, None) as evaluate,
+        pytest.raises(evaluation.EvaluationFailed, match='batch "north"') as caught,
+    ):
+        likelihoods(evaluate, LABELS)
+    assert 'batch "north"' in caught.value.__notes__[0]
+
+
+def test_threads_have_one_thread_of_blas_and_the_settings_of_their_caller(two_cores):
+    class Watching(Quadratic):
+        def log_likelihood(self, x):
+            self.threads = {each["num_threads"] for each in threadpool_info()}
+            self.divide = np.geterr()["divide"]
+            return super().log_likelihood(x)
+
+    densities = {label: Watching(1.0) for label in LABELS}
+    with threadpool_limits(2):
+        before = {each["num_threads"] for each in threadpool_info()}
+        with np.errstate(divide="raise"), evaluating(densities, None) as evaluate:
+            likelihoods(evaluate, LABELS)
+        assert {each["num_threads"] for each in threadpool_info()} == before
+    assert [one.threads for one in densities.values()] == [{1}] * 3
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        assert {one.divide for one in densities.values()} == {"raise"}
+
+
+def test_sessions_of_one_process_do_not_disturb_each_other(two_cores):
+    one, other = ({label: Quadratic(centre) for label in LABELS} for centre in (1.0, 2.0))
+    with evaluating(one, None) as first, evaluating(other, None) as second:
+        for _ in range(2):
+            for evaluate, densities in ((first, one), (second, other)):
+                expected = [d.log_likelihood(np.ones((2, 2))) for d in densities.values()]
+                np.testing.assert_array_equal(likelihoods(evaluate, LABELS), expected)
 
 
 def test_workers_keep_their_densities():

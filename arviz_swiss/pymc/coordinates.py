@@ -1,0 +1,82 @@
+"""The coordinates in which batches are sampled: a model's variables on the real line, as a vector.
+
+They are those in which the draws are merged, when they are merged with that model.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from arviz_swiss.correcting.densities import MergeSpace
+from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.layout import Layout, layout_of
+from arviz_swiss.pymc.compiling import LOCK
+from arviz_swiss.pymc.space import ModelSpace
+
+
+class Coordinates:
+    """Vectors of a model's unconstrained variables, where PyMC would begin, and the way back."""
+
+    def __init__(self, model: pm.Model):
+        with LOCK:
+            self._space = ModelSpace(model, deterministics=())
+            point = model.initial_point()
+            images = {
+                rv.name: np.asarray(point[model.rvs_to_values[rv].name], float)
+                for rv in model.free_RVs
+            }
+            # a chain of one draw
+            images = {name: image[None, None] for name, image in images.items()}
+            self._own = self._to_dataset(images)
+        own = layout_of(self._own, self._space.names)
+        self.layout: Layout = self._space.layout(own, images)
+        self.start = self._gather(images)[0, 0]
+        self.merge_space = MergeSpace(
+            self.layout,
+            own,
+            tuple(self._space.transforms),
+            np.arange(self.layout.size),
+            self.start,
+            {name: self._own[name].values[0] for name in self._space.names},
+            {name: image[0] for name, image in images.items()},
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of parameters."""
+        return self.layout.size
+
+    def to_dataset(self, draws: np.ndarray) -> xr.Dataset:
+        """Return draws (chain, draw, parameter) as the model's variables, on their own scale."""
+        images = {
+            variable.name: draws[..., variable.columns].reshape(*draws.shape[:2], *variable.shape)
+            for variable in self.layout.variables
+        }
+        with LOCK:
+            return self._to_dataset(images)
+
+    def from_dataset(self, posterior: xr.Dataset) -> np.ndarray:
+        """Return the draws of a model's variables as (chain, draw, parameter)."""
+        arrays = {
+            name: posterior[name].transpose(*SAMPLE_DIMS, *self._space.dims[name]).values
+            for name in self._space.names
+        }
+        with LOCK:
+            return self._gather(self._space.forward(arrays))
+
+    def _gather(self, images: Mapping[str, np.ndarray]) -> np.ndarray:
+        shape = next(iter(images.values())).shape[:2]
+        parts = [images[name].reshape(*shape, -1) for name in self._space.names]
+        return np.concatenate(parts, axis=-1)
+
+    def _to_dataset(self, images: Mapping[str, np.ndarray]) -> xr.Dataset:
+        arrays = self._space.backward(images)
+        dims = {name: (*SAMPLE_DIMS, *self._space.dims[name]) for name in arrays}
+        dataset = xr.Dataset({name: (dims[name], array) for name, array in arrays.items()})
+        coords = {
+            dim: self._space.coords.get(dim, np.arange(length))
+            for dim, length in dataset.sizes.items()
+        }
+        return dataset.assign_coords(coords)
