@@ -69,20 +69,35 @@ def advi(problem, data, random_seed, steps=20_000, minibatch=1000):
     """Full-rank ADVI of minibatches, as PyMC has it: independent draws of the fit."""
     import pymc as pm
 
-    arrays = pm.Minibatch(*data.values(), batch_size=minibatch)
-    with problem.build(dict(zip(data, arrays, strict=True)), total_size=len(data["y"])):
+    # observed minibatches must have the dtype that PyMC would cast them to
+    arrays = [pm.intX(array) if array.dtype.kind == "i" else array for array in data.values()]
+    batches = pm.Minibatch(*arrays, batch_size=minibatch)
+    with problem.build(dict(zip(data, batches, strict=True)), total_size=len(data["y"])):
         fit = pm.fit(steps, "fullrank_advi", random_seed=random_seed, progressbar=False)
     found = fit.sample(DRAWS, random_seed=random_seed)
     return Found(stack(found.posterior, problem.names), {})
 
 
 def pathfinder(problem, data, random_seed):
-    """Pathfinder of pymc-extras with its own Pareto-smoothed importance resampling."""
+    """Pathfinder of pymc-extras, resampled by its own Pareto-smoothed weights.
+
+    Not its default "psis", which takes draws without replacement: all of them, if as many are asked
+    as there are.
+    """
     import pymc_extras as pmx
 
     with problem.build(data):
-        found = pmx.fit_pathfinder(num_draws=DRAWS, random_seed=random_seed, progressbar=False)
-    return Found(stack(found.posterior, problem.names), {})
+        found = pmx.fit_pathfinder(
+            num_draws=DRAWS,
+            importance_sampling="psir",
+            random_seed=random_seed,
+            progressbar=False,
+        )
+    draws = stack(found.posterior, problem.names)
+    # a weight in place of repetitions
+    rows, counts = np.unique(draws.reshape(-1, draws.shape[-1]), axis=0, return_counts=True)
+    facts = {"khat": float(found["pathfinder"]["pareto_k"])}
+    return Found(rows[None], facts, np.log(counts / counts.sum()))
 
 
 def laplace(problem, data, random_seed):

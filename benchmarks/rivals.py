@@ -1,0 +1,100 @@
+"""Compare `az_swiss.sample` with what else one would take, on the same data.
+
+    python benchmarks/rivals.py [flights] [all-flights] [student] --references FOLDER
+
+Each way runs in a process of its own with empty compilation caches, imports and compilation
+included. Pathfinder and Laplace need pymc-extras, and are left out where it is not installed.
+"""
+
+import argparse
+import tempfile
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+
+import fresh
+import numpy as np
+import references
+from problems import PROBLEMS
+
+import arviz_swiss as az_swiss
+
+CONSENSUS = {"method": "consensus", "refine": False, "certify": False}
+WAYS = {
+    "pm.sample, all rows": ("whole", {}),
+    "ADVI, full rank, minibatches": ("advi", {}),
+    "Pathfinder, resampled": ("pathfinder", {}),
+    "Laplace, weighted": ("laplace", {}),
+    "pilot alone, weighted": ("pilot", {}),
+    "consensus, as merged": ("divided", CONSENSUS),
+    "az_swiss.sample": ("divided", {}),
+}
+NEED_EXTRAS = ("pathfinder", "laplace")
+COLUMNS = "{:<30}{:>8}{:>8}{:>6}{:>9}{:>13}{:>7}{:>8}  {}"
+HEAD = ("", "CPU s", "wall s", "GB", "effective", "Mahalanobis", "IAD", "k-hat", "")
+
+
+def main(names, ways, rows, folder):
+    for name in names:
+        problem = PROBLEMS[name]
+        with tempfile.TemporaryDirectory() as work:
+            data = fresh.write_data(problem, rows or problem.rows, work)
+            with np.load(data) as file:
+                shape = file["X"].shape
+            print(f"\n{name}: {problem.title}, {shape[0]} x {shape[1]}", flush=True)
+            reference = references.load(name, problem, shape[0], data, folder)
+            print(f"reference: {reference}")
+            print(COLUMNS.format(*HEAD))
+            for number, title in enumerate(ways):
+                way, settings = WAYS[title]
+                if way in NEED_EXTRAS and find_spec("pymc_extras") is None:
+                    print(f"{title:<30} needs pymc-extras")
+                    continue
+                caches = Path(work) / str(number)
+                print_row(title, way, name, data, caches, settings, reference)
+
+
+def print_row(title, way, name, data, caches, settings, reference):
+    """Run one way and print its cost and accuracy, or why there are none."""
+    try:
+        run = fresh.run(way, name, data, caches, random_seed=1, **settings)
+    except RuntimeError as error:
+        print(f"{title:<30} failed: {str(error).splitlines()[-1]}", flush=True)
+        return
+    accuracy = references.accuracy(run, reference)
+    row = COLUMNS.format(
+        title,
+        f"{run.cpu:.1f}",
+        f"{run.wall:.1f}",
+        f"{run.gigabytes:.1f}",
+        f"{references.effective_draws(run).min():.0f}",
+        f"{accuracy['mahalanobis']:.3f}",
+        f"{distance_of_densities(run, reference):.3f}",
+        f"{run.facts['khat']:.2f}" if "khat" in run.facts else "",
+        run.facts.get("verdict", ""),
+    )
+    print(row.rstrip(), flush=True)
+
+
+def distance_of_densities(run, reference):
+    """Return the mean integrated absolute distance of the marginal densities."""
+    draws = run.draws
+    if run.log_weights is not None:
+        rng = np.random.default_rng(0)
+        draws = references.resample(rng, draws[0], np.exp(run.log_weights))[None]
+    found = az_swiss.discrepancy({"theta": draws}, {"theta": reference.draws[None]})
+    return float(found["iad"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="az_swiss.sample beside other ways.")
+    parser.add_argument("problems", nargs="*", default=["flights"], metavar="problem")
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), metavar="way")
+    parser.add_argument("--rows", type=int, help="fewer rows, to try it out")
+    parser.add_argument("--references", required=True, metavar="FOLDER")
+    arguments = parser.parse_args()
+    known = [name for name, problem in PROBLEMS.items() if problem.targets]
+    if unknown := set(arguments.problems) - set(known):
+        parser.error(f"no problem {', '.join(unknown)}. There are {', '.join(known)}.")
+    warnings.simplefilter("ignore")
+    main(arguments.problems, arguments.ways, arguments.rows, arguments.references)
