@@ -3,18 +3,23 @@
     python benchmarks/rivals.py [flights] [all-flights] [student] --references FOLDER
 
 Each way runs in a process of its own with empty compilation caches, imports and compilation
-included. Pathfinder and Laplace need pymc-extras, and are left out where it is not installed.
+included. The pilot's row is a part of the one above it: what `az_swiss.sample` takes to the end of
+its pilot, and the time to weigh draws of it as Laplace's are. Pathfinder and Laplace need
+pymc-extras, and are left out where it is not installed.
 """
 
 import argparse
 import tempfile
+import time
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
+import density
 import fresh
 import numpy as np
 import references
+import ways
 from problems import PROBLEMS
 
 import arviz_swiss as az_swiss
@@ -25,16 +30,15 @@ WAYS = {
     "ADVI, full rank, minibatches": ("advi", {}),
     "Pathfinder, resampled": ("pathfinder", {}),
     "Laplace, weighted": ("laplace", {}),
-    "pilot alone, weighted": ("pilot", {}),
     "consensus, as merged": ("divided", CONSENSUS),
     "az_swiss.sample": ("divided", {}),
 }
 NEED_EXTRAS = ("pathfinder", "laplace")
-COLUMNS = "{:<30}{:>8}{:>8}{:>6}{:>9}{:>13}{:>7}{:>8}  {}"
+COLUMNS = "{:<30}{:>8}{:>8}{:>6}{:>11}{:>13}{:>7}{:>8}  {}"
 HEAD = ("", "CPU s", "wall s", "GB", "effective", "Mahalanobis", "IAD", "k-hat", "")
 
 
-def main(names, ways, rows, folder):
+def main(names, titles, rows, folder):
     for name in names:
         problem = PROBLEMS[name]
         with tempfile.TemporaryDirectory() as work:
@@ -45,26 +49,45 @@ def main(names, ways, rows, folder):
             reference = references.load(name, problem, shape[0], data, folder)
             print(f"reference: {reference}")
             print(COLUMNS.format(*HEAD))
-            for number, title in enumerate(ways):
+            for number, title in enumerate(titles):
                 way, settings = WAYS[title]
                 if way in NEED_EXTRAS and find_spec("pymc_extras") is None:
                     print(f"{title:<30} needs pymc-extras")
                     continue
                 caches = Path(work) / str(number)
-                print_row(title, way, name, data, caches, settings, reference)
+                try:
+                    run = fresh.run(way, name, data, caches, random_seed=1, **settings)
+                except RuntimeError as error:
+                    print(f"{title:<30} failed: {str(error).splitlines()[-1]}", flush=True)
+                    continue
+                print_row(title, run, reference)
+                if way == "divided" and not settings and "pilot" in run.facts:
+                    print_row(
+                        "  its pilot alone, weighted", pilot_of(run, problem, data), reference
+                    )
 
 
-def print_row(title, way, name, data, caches, settings, reference):
-    """Run one way and print its cost and accuracy, or why there are none."""
-    try:
-        run = fresh.run(way, name, data, caches, random_seed=1, **settings)
-    except RuntimeError as error:
-        print(f"{title:<30} failed: {str(error).splitlines()[-1]}", flush=True)
-        return
+def pilot_of(run, problem, data):
+    """Return weighted draws of a run's pilot, at the cost of imports, pilot and weights."""
+    started = time.process_time()
+    with np.load(data) as file:
+        arrays = dict(file)
+    target = density.density_of(problem.build(arrays), problem.names, len(arrays["y"]))
+    moments = {name: np.array(values) for name, values in run.facts["pilot"].items()}
+    gaussian = density.Gaussian(moments["mean"], np.linalg.cholesky(moments["covariance"]))
+    found = ways.weighed(target, gaussian, np.random.default_rng(1))
+    weighing = time.process_time() - started
+    stages = run.facts["stages"]
+    wall = run.wall - sum(stages.values()) + stages["plan"] + stages["pilot"] + weighing
+    return run._replace(wall=wall, cpu=np.nan, **found._asdict())
+
+
+def print_row(title, run, reference):
+    """Print cost and accuracy of a run."""
     accuracy = references.accuracy(run, reference)
     row = COLUMNS.format(
         title,
-        f"{run.cpu:.1f}",
+        f"{run.cpu:.1f}" if np.isfinite(run.cpu) else "",
         f"{run.wall:.1f}",
         f"{run.gigabytes:.1f}",
         f"{references.effective_draws(run).min():.0f}",

@@ -56,13 +56,16 @@ def divided(problem, data, random_seed, **settings):
 
 
 def facts_of(groups):
-    """Return the certificate's verdict, and what it says of the pilot alone."""
-    certificate = groups.get("swiss_certificate")
-    if certificate is None:
-        return {}
-    numbers = ("khat", "effective_size", "pilot_khat", "pilot_effective_size")
-    facts = {name: float(certificate[name]) for name in numbers if name in certificate}
-    return facts | {"verdict": certificate.attrs.get("status", "")}
+    """Return the verdict of the certificate, the seconds of each stage, and the pilot's moments."""
+    facts = {}
+    if (certificate := groups.get("swiss_certificate")) is not None:
+        facts |= {"khat": float(certificate["khat"]), "verdict": certificate.attrs["status"]}
+    if (run := groups.get("swiss_run")) is not None:
+        seconds = run["seconds"].to_series()
+        facts["stages"] = {str(stage): float(value) for stage, value in seconds.items()}
+    if (pilot := groups.get("swiss_pilot")) is not None:
+        facts["pilot"] = {name: pilot[name].values.tolist() for name in ("mean", "covariance")}
+    return facts
 
 
 def advi(problem, data, random_seed, steps=20_000, minibatch=1000):
