@@ -65,7 +65,7 @@ in_order += $(filter-out $(in_order),$(all_notebooks))
 # Three workers for two cores, as notebooks also wait for the processes that they start.
 notebooks: $(tox_folder)/bin/tox
 	@folder=$$(mktemp -d); \
-	export QUICK=1 ARVIZ_SWISS_COMPILE_CACHE=1 PAPER_STORE=$$folder; \
+	export QUICK=1 PAPER_STORE=$$folder; \
 	$(call on,3.11 3.12) -n 3 --dist load --maxschedchunk 1 \
 		--nbmake --nbmake-timeout=900 $(in_order); \
 	status=$$?; rm -rf $$folder; exit $$status

@@ -11,8 +11,6 @@ from scipy.special import expit
 
 # Before anything imports matplotlib, and inherited by the subprocesses that tests start.
 os.environ["MPLBACKEND"] = "Agg"
-# Saves a minute of compilation for most models. Tests that compare draws of processes do without.
-os.environ["ARVIZ_SWISS_COMPILE_CACHE"] = "1"
 
 STACKS = ("ArviZ 0.x", "ArviZ 1.x")
 OTHER_STACK = STACKS[version("arviz").startswith("0.")]

@@ -12,9 +12,9 @@ import numpy as np
 # Log densities (points,) and their gradients (points, parameters) at many points.
 LogDensity = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# A quarter of a period of a standard normal target: where a trajectory forgets its start.
-QUARTER = np.pi / 2
-JITTER = 0.5
+# Lengths of trajectories: on average more than the quarter of a period (pi / 2) after which a
+# standard normal target has forgotten its start, because some directions are wider than that.
+LENGTH, JITTER = 2.0, 0.5
 LONGEST = 64
 # Trajectories whose energy is off by more are far from the path that they should follow.
 DIVERGED = 1000.0
@@ -63,8 +63,7 @@ def sample_chains(
 ) -> Chains:
     """Sample from points (chain, parameter) on; the first `tune` iterations adapt the step size.
 
-    Trajectories are half to one and a half quarters of the period of a standard normal target,
-    at random, so that no direction is visited by one phase alone.
+    The length of trajectories is random, so that no direction comes back to where it was.
     """
     state = _State(start, *log_density(start))
     if not np.isfinite(state.values).all():
@@ -103,7 +102,7 @@ def _move(
     log_density: LogDensity, state: _State, step_size: float, rng: np.random.Generator
 ) -> _Move:
     """Follow one trajectory of every chain, and accept its end or stay."""
-    length = QUARTER * rng.uniform(1 - JITTER, 1 + JITTER)
+    length = LENGTH * rng.uniform(1 - JITTER, 1 + JITTER)
     steps = int(np.clip(round(length / step_size), 1, LONGEST))
     momenta = rng.standard_normal(state.points.shape)
     before = (momenta**2).sum(axis=1) / 2 - state.values

@@ -24,6 +24,7 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.records import describe_pilot
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -147,7 +148,8 @@ def judge(merged: Merged) -> Report:
     statistics = draw_statistics(merged)
     findings = tuple(find_all(merged, statistics))
     evidence = Evidence(merged, statistics)
-    lines = [_certified(merged), _merged_what(merged), _in_doubt(evidence, findings)]
+    lines = [_certified(merged), _rival(merged), _merged_what(merged)]
+    lines.append(_in_doubt(evidence, findings))
     if not merged.is_moved:
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
@@ -190,6 +192,15 @@ def _certified(merged: Merged) -> str:
         return f"{text[0].upper()}{text[1:]}"
     status = certificate.verdict.status.capitalize()
     return f"{status} (k-hat {certificate.khat:.2f}): see the first finding."
+
+
+def _rival(merged: Merged) -> str:
+    """Return what the pilot's Gaussian alone would have got, where a certificate tells."""
+    if merged.certificate is None:
+        return ""
+    pilot = merged.groups.get(schema.PILOT)
+    how = "" if pilot is None else str(pilot.attrs.get(schema.HOW, ""))
+    return describe_pilot(merged.certificate, how)
 
 
 def _lacking(merged: Merged) -> Iterator[str]:

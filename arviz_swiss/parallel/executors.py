@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError as FutureCancelled
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -23,6 +23,10 @@ ONE_THREAD = {
 }
 # Seconds between two looks at whether the caller still lives.
 PARENT_INTERVAL = 1.0
+
+
+# Of threads of `own_threads`: the event that tells them to stop.
+_thread = threading.local()
 
 
 class Outcome(NamedTuple):
@@ -75,6 +79,46 @@ def run(
             # our own pool ends its tasks itself, and may not find one cancelled meanwhile
             for future in futures if executor is not None else ():
                 future.cancel()
+
+
+def count_workers(executor: Any) -> int:
+    """Return how many tasks an executor, or by default this machine, runs at the same time."""
+    from joblib import cpu_count
+
+    if executor is None:
+        return cpu_count()
+    if _is_dask_client(executor):
+        return max(sum(executor.nthreads().values()), 1)
+    return getattr(executor, "_max_workers", None) or cpu_count()
+
+
+@contextlib.contextmanager
+def own_threads(n_tasks: int) -> Iterator[Executor]:
+    """Start one thread a core in this process, for functions that leave Python's lock to others.
+
+    Whoever leaves early does not wait for them: tasks that have not begun are cancelled, and those
+    that run are abandoned where they call `raise_if_abandoned`.
+    """
+    from joblib import cpu_count
+
+    abandoned = threading.Event()
+    pool = ThreadPoolExecutor(
+        min(n_tasks, cpu_count()),
+        thread_name_prefix="arviz_swiss",
+        initializer=lambda: setattr(_thread, "abandoned", abandoned),
+    )
+    try:
+        yield pool
+    finally:
+        abandoned.set()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def raise_if_abandoned() -> None:
+    """End a task of `own_threads` whose result nobody will read; elsewhere do nothing."""
+    abandoned = getattr(_thread, "abandoned", None)
+    if abandoned is not None and abandoned.is_set():
+        raise FutureCancelled("abandoned: the caller was interrupted")
 
 
 def check_executor(executor: Any) -> None:

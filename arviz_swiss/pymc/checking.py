@@ -1,18 +1,22 @@
 """Before sampling: refuse what would fail, or go wrong, only after hours of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
 
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.pymc import structure
+from arviz_swiss.pymc.compiling import compiles_once
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.usage import check_uses_batch
-from arviz_swiss.pymc.worker import build_model, temper
+from arviz_swiss.pymc.worker import build_model, samples_compiled, temper
 
 PRIOR_TRIALS = 50
 
@@ -24,6 +28,17 @@ class Probe(NamedTuple):
     data: Any
     model: pm.Model
     structure: structure.Structure
+
+
+class Checked(NamedTuple):
+    """The parameters of the first batch, the names of those that each batch has its own of.
+
+    `models` are those of the batches, as far as they were built and kept.
+    """
+
+    first: structure.Structure
+    local: tuple[str, ...]
+    models: dict[str, pm.Model]
 
 
 def build_probes(
@@ -41,23 +56,38 @@ def _probe(build: Callable[[Any], pm.Model], data: Any, where: str) -> Probe:
     return Probe(where, data, model, structure.describe(model, row_count(data)))
 
 
+def suits_threads(probes: Sequence[Probe], settings: Settings) -> bool:
+    """Tell whether threads of one process can sample side by side.
+
+    Only nutpie leaves Python's lock to others while it samples, and nothing does while it compiles:
+    models that must be compiled one by one are better off in processes.
+    """
+    batches = probes[:2]
+    return samples_compiled(settings) and compiles_once(
+        [probe.model for probe in batches], [probe.structure.shapes for probe in batches]
+    )
+
+
 def check_models(
     build: Callable[[Any], pm.Model],
     data: Any,
     indices: Mapping[str, np.ndarray],
     probes: Sequence[Probe],
     settings: Settings,
+    *,
     grouped: bool,
-) -> tuple[structure.Structure, tuple[str, ...]]:
-    """Return the parameters of the first batch, and the names of those that each has its own of.
+    keep: bool = False,
+) -> Checked:
+    """Return the parameters of the first batch, which are shared, and the models if they are kept.
 
     Each later batch is built once here, because a group in two batches, or a parameter that one
-    lacks, shows in no other way before sampling; its worker builds it again, because functions can
-    be sent to workers and not all models can.
+    lacks, shows in no other way before sampling. Workers elsewhere build it again, because
+    functions can be sent to them and not all models can.
     """
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)
     first, local = probes[0].structure, probes[0].structure.imputed
+    models = dict(zip(indices, (probe.model for probe in probes), strict=False)) if keep else {}
     if len(probes) > 1:
         check_uses_batch(
             [probe.model for probe in probes], [probe.data for probe in probes], row_count(data)
@@ -67,35 +97,65 @@ def check_models(
         structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
         structure.check_same(first, second, local, probes[1].where)
         known = {probe.where: probe.structure for probe in probes[:2]}
-        _check_later(build, data, indices, settings.kind, known, local)
+        for label, model in _later_models(build, data, indices, settings.kind, known, local):
+            if keep:
+                models[label] = model
     rows = first.rows, row_count(data)
     temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
     if settings.kind == "full_prior":
         _check_prior(probes[0].model, local)
-    return first, local
+    return Checked(first, local, models if _are_apart(models) else {})
 
 
-def _check_later(
+def _later_models(
     build: Callable[[Any], pm.Model],
     data: Any,
     indices: Mapping[str, np.ndarray],
     kind: str,
     known: dict[str, structure.Structure],
     local: Sequence[str],
-) -> None:
+) -> Iterator[tuple[str, pm.Model]]:
     """Refuse later batches whose parameters are others, before any time is spent on sampling."""
     first = known["batch b0"]
     latent = [name for name in local if not any(name in each.imputed for each in known.values())]
     for label, index in list(indices.items())[2:]:
         where = f"batch {label}"
         try:
-            later = _probe(build, take(data, index), where).structure
+            later = _probe(build, take(data, index), where)
         except Exception:  # a batch that cannot be built must not lose the others
             continue
-        structure.check_predictors(later, kind, where)
-        structure.check_same(first, later, local, where)
-        structure.check_apart(known, later, latent, where)
-        known[where] = later
+        structure.check_predictors(later.structure, kind, where)
+        structure.check_same(first, later.structure, local, where)
+        structure.check_apart(known, later.structure, latent, where)
+        known[where] = later.structure
+        yield label, later.model
+
+
+def _are_apart(models: Mapping[str, pm.Model]) -> bool:
+    """Tell whether no two models hold the same data.
+
+    A function may put the rows of each batch into the same shared variable, array or model: then
+    all models hold those of the last.
+    """
+    seen: set[int] = set()
+    for model in models.values():
+        held = _identities(model)
+        if not seen.isdisjoint(held):
+            return False
+        seen |= held
+    return True
+
+
+def _identities(model: pm.Model) -> set[int]:
+    graphs = [*model.named_vars.values(), *model.rvs_to_values.values()]
+    held = {id(model)}
+    for var in ancestors(graphs):
+        if isinstance(var, SharedVariable):
+            held.add(id(var))
+        # numbers are the same wherever they occur
+        elif isinstance(var, Constant) and isinstance(var.data, np.ndarray) and var.data.size > 1:
+            held.add(var.data.ctypes.data)
+    return held
 
 
 def _check_prior(model: pm.Model, local: Sequence[str]) -> None:

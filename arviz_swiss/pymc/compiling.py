@@ -1,8 +1,8 @@
 """Compile once for all batches: a compiled function serves every equal graph with other data."""
 
 import contextlib
+import dataclasses
 import logging
-import os
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -17,8 +17,6 @@ from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors
 
 _log = logging.getLogger("arviz_swiss")
-
-CACHE_VARIABLE = "ARVIZ_SWISS_COMPILE_CACHE"
 
 # PyTensor's compilation and configuration are not safe to use from several threads at once.
 LOCK = threading.RLock()
@@ -59,43 +57,60 @@ class _Model(NamedTuple):
     initial: list[Any]
 
 
-# One cache per thread: a compiled model is not shared between batches that run at the same time.
-_models = threading.local()
+class _Entry(NamedTuple):
+    model: _Model
+    compiled: Any
+    reproducible: bool
 
 
-def compile_once(model: pm.Model, shapes: dict[str, tuple[int, ...]]) -> Any:
+# For all threads of the process, behind `LOCK`.
+_entries: list[_Entry] = []
+
+
+def compile_once(
+    model: pm.Model, shapes: dict[str, tuple[int, ...]], reproducible: bool = False
+) -> Any:
     """Compile a model for nutpie, or put its data into an equal model that was compiled before.
 
     Data in ``pm.Data`` can be swapped; data that the model holds as constants cannot. Any doubt,
     such as an operation that cannot be compared, is a reason to compile. `shapes` are those of the
-    free variables. What is returned equals ``nutpie.compile_pymc_model(model)``.
+    free variables. What is returned draws what ``nutpie.compile_pymc_model(model)`` would, and
+    shares nothing that changes with the models of other batches: threads can sample them at once.
     """
     import nutpie
 
-    new = _read_model(model, shapes)
-    entries = getattr(_models, "entries", [])
-    for old, compiled in entries:
-        if _is_same(old, new, _swappable(compiled)):
-            _log.debug("swapped data into a compiled model")
-            return _swap(old, new, compiled)
-    with without_cache():
-        compiled = nutpie.compile_pymc_model(model)
-        compiled.initial_point_func(0)  # PyTensor may compile it at its first call only
-    _log.debug("compiled a model")
-    _models.entries = [*entries, (new, compiled)][-MODELS_KEPT:]
-    return compiled
+    with LOCK:
+        new = _read_model(model, shapes)
+        for entry in _entries:
+            if entry.reproducible == reproducible and _is_same(
+                entry.model, new, _swappable(entry.compiled)
+            ):
+                _log.debug("swapped data into a compiled model")
+                return _swap(entry, new)
+        with compiling_afresh(reproducible):
+            compiled = nutpie.compile_pymc_model(model)
+            compiled.initial_point_func(0)  # PyTensor may compile it at its first call only
+        _log.debug("compiled a model")
+        _entries.append(_Entry(new, compiled, reproducible))
+        del _entries[:-MODELS_KEPT]
+        return _with_own_start(_entries[-1], new, compiled)
 
 
-def without_cache() -> contextlib.AbstractContextManager:
-    """Compile afresh inside this context, whatever earlier processes have left on the disk.
+def compiles_once(models: Sequence[pm.Model], shapes: Sequence[dict[str, tuple[int, ...]]]) -> bool:
+    """Tell whether one compilation will serve all these models."""
+    with LOCK:
+        first, *others = map(_read_model, models, shapes)
+        return all(_is_same(first, other, set()) for other in others)
+
+
+def compiling_afresh(reproducible: bool) -> contextlib.AbstractContextManager:
+    """Compile inside this context whatever earlier processes have left on the disk, if asked to.
 
     Code that Numba reads back from its cache is optimized otherwise than code that it has just
-    compiled. The last digit differs, and after some hundred steps of NUTS so do the draws: the same
-    seed would give other draws in the next process, or on another executor. The price is a
-    compilation in every worker, about a minute on PyMC 6. Who would rather have the minute sets the
-    environment variable ``ARVIZ_SWISS_COMPILE_CACHE=1``: then this does nothing.
+    compiled. The last digit differs, and after some hundred steps of NUTS so do the draws. The
+    price of equal draws is a compilation in every process, about a minute on PyMC 6.
     """
-    if os.environ.get(CACHE_VARIABLE, "").lower() not in ("", "0", "no", "false"):
+    if not reproducible:
         return contextlib.nullcontext()
     return pytensor.config.change_flags(numba__cache=False)
 
@@ -161,12 +176,36 @@ def _stores_resized(old: _Model, new: _Model) -> bool:
     return not resized.isdisjoint(ancestors(old.graph.outputs[1:]))
 
 
-def _swap(old: _Model, new: _Model, compiled: Any) -> Any:
+def _swap(entry: _Entry, new: _Model) -> Any:
     values = {name: value_of_leaf(var) for name, var in (new.data or {}).items()}
-    for name, var in (old.data or {}).items():
-        # the function that draws initial points reads the shared variables themselves
-        var.set_value(values[name])
-    return compiled.with_data(**{name: values[name] for name in _swappable(compiled)})
+    swapped = entry.compiled.with_data(
+        **{name: values[name] for name in _swappable(entry.compiled)}
+    )
+    return _with_own_start(entry, new, swapped)
+
+
+def _with_own_start(entry: _Entry, new: _Model, compiled: Any) -> Any:
+    """Let initial points be drawn with the model's own data, whichever model was compiled.
+
+    The function that draws them reads the shared variables of that model, and nutpie calls it when
+    other batches may be sampling.
+    """
+    draw = entry.compiled.initial_point_func
+    shared = entry.model.data or {}
+    values = {name: value_of_leaf(var) for name, var in (new.data or {}).items()}
+
+    def initial_point(seed: Any) -> np.ndarray:
+        with LOCK:
+            before = {name: var.get_value(borrow=True) for name, var in shared.items()}
+            try:
+                for name, var in shared.items():
+                    var.set_value(values[name], borrow=True)
+                return draw(seed)
+            finally:
+                for name, var in shared.items():
+                    var.set_value(before[name], borrow=True)
+
+    return dataclasses.replace(compiled, initial_point_func=initial_point)
 
 
 def _swappable(compiled: Any) -> set[str]:

@@ -4,6 +4,7 @@ They are those in which the draws are merged, when they are merged with that mod
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
@@ -42,6 +43,11 @@ class Coordinates:
             {name: self._own[name].values[0] for name in self._space.names},
             {name: image[0] for name, image in images.items()},
         )
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The label of every parameter, as ArviZ and merged objects have it."""
+        return tuple(self.layout.labels())
 
     @property
     def size(self) -> int:

@@ -5,6 +5,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import extract_obs_data
 
+from arviz_swiss.pymc.graphs import UNCOMPILED
+
 
 def observed_rows(model: pm.Model) -> int:
     """Count the rows that all observed variables must share, missing entries included."""
@@ -35,7 +37,7 @@ def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:
         imputed = _imputed_whole(model, rv.name, "_observed")
         value = model.rvs_to_values[rv]
         if imputed is not None:
-            rows[imputed.name] = int(imputed.shape[0].eval())
+            rows[imputed.name] = int(value_of(imputed.shape[0]))
         elif value.type.ndim == 0:
             raise ValueError(
                 f"Observed variable {rv.name!r} is a scalar and has no rows to relate to "
@@ -63,4 +65,4 @@ def imputed_names(model: pm.Model) -> list[str]:
 
 def value_of(number) -> float:
     """Return a number that may be symbolic, at the present data."""
-    return float(number.eval() if isinstance(number, pt.Variable) else number)
+    return float(number.eval(mode=UNCOMPILED) if isinstance(number, pt.Variable) else number)

@@ -29,23 +29,31 @@ class Settings(NamedTuple):
     kind: str
     untransformed: tuple[str, ...]
     draws: int
-    tune: int
+    tune: int | None
     chains: int
     nuts_sampler: str | None
     sample_kwargs: dict[str, Any]
+    reproducible: bool = False
+    whitened: bool = False
 
     @property
     def sampler(self) -> str:
-        """The sampler that is used when none is named."""
+        """The sampler that is used when none is named, and the batch is not whitened."""
         return self.nuts_sampler or default_sampler()
 
     def recorded(self) -> dict[str, Any]:
-        """Return flat settings of text, numbers and None, as a folder records them."""
+        """Return flat settings of text, numbers and None, as a folder records them.
+
+        How models are compiled is none of them: draws of both ways are from the same distribution.
+        """
         further = sorted(self.sample_kwargs.items())
-        return self._asdict() | {
+        settings = self._asdict()
+        del settings["reproducible"]
+        return settings | {
             "untransformed": ", ".join(self.untransformed) or None,
-            **{name: int(getattr(self, name)) for name in ("draws", "tune", "chains")},
-            "nuts_sampler": self.sampler,
+            **{name: int(getattr(self, name)) for name in ("draws", "chains")},
+            "tune": None if self.tune is None else int(self.tune),
+            "nuts_sampler": self.nuts_sampler if self.whitened else self.sampler,
             "sample_kwargs": ", ".join(f"{name}={value!r}" for name, value in further),
         }
 

@@ -1,73 +1,14 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
-import numbers
-import os
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from threadpoolctl import threadpool_limits
 
-from arviz_swiss.base.seeds import generator
-from arviz_swiss.merging.powers import KINDS
-from arviz_swiss.parallel import executors, store
-from arviz_swiss.parallel.partition import row_count, take
-from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.checking import build_probes, check_models
-from arviz_swiss.pymc.runs import Settings, add_models, finished_batches, plan_run
-from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
-from arviz_swiss.pymc.worker import Task, sample_task
-
-# Beside the bar: until the first batch samples, which other machines tell only when it is done.
-COMPILING = "compiling before the first batch"
-
-
-class BatchError(RuntimeError):
-    """Some batches could not be sampled or saved; the others are kept.
-
-    Parameters
-    ----------
-    failed : dict of str to Exception
-        The cause, by the label of the batch.
-    idatas : dict of str to InferenceData or DataTree
-        The batches that were sampled, by label.
-    folder : Path, optional
-        Where the sampled batches were saved.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc import BatchError
-    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
-    >>> print(error)
-    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
-    """
-
-    def __init__(
-        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
-    ):
-        self.failed = failed
-        self.idatas = idatas
-        self.folder = folder
-        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
-        advice = (
-            "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
-            "only what is missing."
-            if folder is None
-            else f"Mend the cause and run the same call again: it takes finished batches from "
-            f"{folder} and samples only what is missing. If the models of other batches change, "
-            "pass another folder."
-        )
-        super().__init__(
-            f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
-            f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
-        )
-
-    def __reduce__(self):
-        """Pickle with all that it carries."""
-        return BatchError, (self.failed, self.idatas, self.folder)
+from arviz_swiss.pymc.running import run_batches
+from arviz_swiss.pymc.runs import Settings
 
 
 def sample_batches(
@@ -86,6 +27,7 @@ def sample_batches(
     chains: int = 2,
     nuts_sampler: str | None = None,
     random_seed: int | np.random.Generator | None = None,
+    reproducible: bool = False,
     progressbar: bool = True,
     **sample_kwargs: Any,
 ) -> list[Any]:
@@ -112,8 +54,9 @@ def sample_batches(
         With "fractionated": variables that will be merged on their own scale, by
         ``merge(..., transforms={name: None})``. See `arviz_swiss.pymc.fractionate`.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Where to run; by default a pool of one process per core. Threads run side by side only with
-        nutpie. The workers of a Dask cluster need this package.
+        Where to run; by default one thread per core of this process where nutpie samples and one
+        compilation serves all batches, otherwise one process per core. Threads run side by side
+        only with nutpie. The workers of a Dask cluster need this package.
     folder : path, optional
         Where each finished batch is saved at once. Run the same call again to sample only what is
         missing. A folder holds one run: processes that begin it at once sample the same batches,
@@ -123,10 +66,18 @@ def sample_batches(
     nuts_sampler : str, optional
         As in ``pymc.sample``, whose default it is.
     random_seed : int or numpy.random.Generator, optional
-        The same seed gives the same batches and draws, on every executor. The batches are those
-        that `partition` makes of the same data, `batches`, `groups`, `stratify` and integer seed.
-        Where none is given, or a Generator, one is drawn: the attribute ``swiss_random_seed`` of
-        the batches tells it, as text, for ``partition(..., random_seed=int(text))``.
+        The same seed gives the same batches and, up to rounding, the same draws: see
+        `reproducible`. The batches are those that `partition` makes of the same data, `batches`,
+        `groups`, `stratify` and integer seed. Where none is given, or a Generator, one is drawn:
+        the attribute ``swiss_random_seed`` of the batches tells it, as text, for
+        ``partition(..., random_seed=int(text))``.
+    reproducible : bool, default False
+        Whether the same seed shall give the same draws to the last digit, on every executor and
+        after a resume. Then models are compiled afresh in every process, about a minute on
+        PyMC 6. By default what Numba has kept on the disk is used: it may round otherwise, and
+        chains amplify that, so that draws of the same seed differ between processes, though not
+        their distribution. Hence a folder does not record it, and may be resumed either way;
+        only batches that were all sampled with True are those of one whole run with True.
     progressbar : bool, default True
         Show one progress bar over the batches. It says that models are being compiled,
         until the first batch samples.
@@ -170,11 +121,11 @@ def sample_batches(
 
     Notes
     -----
-    With nutpie, and data in ``pm.Data``, each worker compiles one model and swaps the data of its
-    batches. It compiles afresh, about a minute on PyMC 6, so that the same seed gives the same
-    draws on every executor and after a resume; the environment variable
-    ``ARVIZ_SWISS_COMPILE_CACHE=1`` gives up the last digit for a start in seconds from what
-    PyTensor has kept on the disk.
+    With nutpie, and data in ``pm.Data``, one compilation serves all batches of a process, and of
+    its later calls: the data are swapped. Without ``pm.Data`` every batch is compiled.
+
+    An interrupt (Ctrl-C) is answered at once. Batches that are finished are in `folder`; those that
+    are being sampled are abandoned, whether in threads or in processes.
 
     A free variable is taken as local to its batch if its size or coordinates differ
     between the first two batches, or change when the rows of both are put into one model; the
@@ -184,7 +135,6 @@ def sample_batches(
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from concurrent.futures import ThreadPoolExecutor
     >>> from arviz_swiss.pymc import sample_batches
     >>> def build(batch):
     ...     with pm.Model() as model:
@@ -192,126 +142,26 @@ def sample_batches(
     ...         pm.Normal("y", mu, 1, observed=pm.Data("y_data", batch))
     ...     return model
     >>> y = np.random.default_rng(1).normal(3, 1, size=400)
-    >>> with ThreadPoolExecutor(1) as executor:
-    ...     idatas = sample_batches(
-    ...         build, y, batches=4, executor=executor, nuts_sampler="nutpie",
-    ...         draws=100, tune=200, random_seed=1, progressbar=False,
-    ...     )
+    >>> idatas = sample_batches(
+    ...     build, y, batches=4, nuts_sampler="nutpie",
+    ...     draws=100, tune=200, random_seed=1, progressbar=False,
+    ... )
     >>> [idata.posterior.attrs["swiss_batch"] for idata in idatas]
     ['b0', 'b1', 'b2', 'b3']
     >>> idatas[0].posterior.attrs["swiss_size"], idatas[0].posterior.attrs["swiss_power"]
     (100, 4.0)
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
-    settings = Settings(kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs)
-    _check_arguments(build, settings)
-    executors.check_executor(executor)
-    check_sample_kwargs(sample_kwargs, nuts_sampler)
-    folder = None if folder is None else Path(folder)
-    random_seed = None if random_seed is None else _integer_seed(random_seed)
-    division = {"batches": batches, "groups": groups, "stratify": stratify}
-    begun = False
-    while not begun:
-        run = plan_run(data, division, settings, random_seed, folder)
-        probes = build_probes(build, data, run.indices)
-        run = add_models(run, [probe.model for probe in probes[:2]])
-        idatas = finished_batches(run)
-        if len(idatas) == len(run.indices):
-            return list(idatas.values())
-        first, local = check_models(build, data, run.indices, probes, settings, groups is not None)
-        # another process may begin the folder while models are checked: then its settings hold
-        begun = folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
-    seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
-    tasks = {
-        label: Task(
-            label=label,
-            build=build,
-            data=take(data, index),
-            rows=len(index),
-            total=row_count(data),
-            settings=settings,
-            first=first,
-            local=local,
-            seeds=tuple(int(value) >> 1 for value in seed.generate_state(2)),
-            attrs=run.attrs,
-        )
-        for (label, index), seed in zip(run.indices.items(), seeds, strict=True)
-        if label not in idatas
-    }
-    failed = _sample(tasks, executor, folder, idatas, len(run.indices), progressbar)
-    idatas = {label: idatas[label] for label in run.indices if label in idatas}
-    if failed:
-        raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
-    return list(idatas.values())
-
-
-def _sample(
-    tasks: Mapping[str, Task],
-    executor: Any,
-    folder: Path | None,
-    idatas: dict[str, Any],
-    total: int,
-    progressbar: bool,
-) -> dict[str, BaseException]:
-    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong."""
-    failed: dict[str, BaseException] = {}
-    # bitwise the same draws everywhere: sums depend on the number of BLAS threads
-    with (
-        threadpool_limits(1),
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
-        progress(total, "Sampling", progressbar, done=len(idatas)) as bar,
-        waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
-    ):
-        portable = {
-            label: executors.Portable(
-                task._replace(sign=os.path.join(signs, label)), by_value=task.build
-            )
-            for label, task in tasks.items()
-        }
-        for label, outcome in executors.run(sample_task, portable, executor):
-            if outcome.error is not None:
-                failed[label] = outcome.error
-            else:
-                idatas[label] = outcome.result
-                if folder is not None:
-                    try:
-                        store.write_batch(folder, label, outcome.result)
-                    # whatever it is, the other batches shall not be lost
-                    except Exception as error:
-                        failed[label] = error
-            bar.stage()
-            bar()
-    return failed
-
-
-def _check_arguments(build: Any, settings: Settings) -> None:
-    if not callable(build):
-        hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
-        raise TypeError(
-            f"build must be a function of one batch of the data that returns a pymc.Model, got "
-            f"{type(build).__name__!r}.{hint}"
-        )
-    if settings.kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {settings.kind!r}.")
-    if settings.untransformed and settings.kind != "fractionated":
-        raise ValueError(
-            "untransformed= says where the prior is raised to a power, but "
-            f'kind="{settings.kind}" leaves it alone. Leave it out; '
-            "merge(..., transforms={name: None}) is enough."
-        )
-    for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
-        value = getattr(settings, name)
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def _integer_seed(random_seed: Any) -> int:
-    rng = generator(random_seed)
-    if isinstance(random_seed, numbers.Integral):
-        return int(random_seed)
-    return int(rng.integers(2**63))
-
-
-def _one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    sampled = run_batches(
+        build,
+        data,
+        {"batches": batches, "groups": groups, "stratify": stratify},
+        Settings(
+            kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
+        ),
+        executor=executor,
+        folder=folder,
+        random_seed=random_seed,
+        progressbar=progressbar,
+    )
+    return list(sampled.idatas.values())

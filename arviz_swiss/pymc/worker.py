@@ -16,24 +16,42 @@ from threadpoolctl import threadpool_limits
 import arviz_swiss
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc import structure
-from arviz_swiss.pymc.compiling import LOCK, compile_once, without_advice_on_blas, without_cache
+from arviz_swiss.pymc.compiling import (
+    LOCK,
+    compile_once,
+    compiling_afresh,
+    without_advice_on_blas,
+)
+from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.inflate import inflate
 from arviz_swiss.pymc.observed import observed_rows
+from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
 from arviz_swiss.pymc.tempering import tempering_attrs
+from arviz_swiss.pymc.whitened import WHITE, Powers, have_met, sample_whitened, unwhiten, whiten
 
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
+# Lengths of the warm-up: of chains in whitened coordinates, by our own sampler and by others, and
+# of those in the model's.
+WHITE_TUNE, WHITE_NUTS_TUNE, PLAIN_TUNE = 40, 100, 1000
+# Seconds between two looks at whether anybody waits for the draws.
+_INTERVAL = 0.2
 
 
 class Task(NamedTuple):
-    """One batch and all that determines its draws."""
+    """One batch and all that determines its draws.
+
+    In threads of the caller it may carry the `model` of the batch instead of its data. Models
+    cannot all be pickled, so such a task stays in its process.
+    """
 
     label: str
     build: Callable[[Any], pm.Model]
@@ -46,6 +64,31 @@ class Task(NamedTuple):
     seeds: tuple[int, ...]
     attrs: dict[str, str]
     sign: str | None = None
+    model: pm.Model | None = None
+    pilot: Pilot | None = None
+
+    @property
+    def powers(self) -> Powers:
+        """The powers of likelihood and prior, by the kind of sub-posterior."""
+        kind = self.settings.kind
+        return Powers(
+            self.total / self.rows if kind == "inflated" else 1.0,
+            self.rows / self.total if kind == "fractionated" else 1.0,
+        )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether our own chains sample it, which need no compiler."""
+        return self.pilot is not None and self.settings.nuts_sampler is None
+
+    @property
+    def tune(self) -> int:
+        """The length of the warm-up, which whitened batches need little of."""
+        if self.settings.tune is not None:
+            return self.settings.tune
+        if self.pilot is None:
+            return PLAIN_TUNE
+        return WHITE_TUNE if self.is_own else WHITE_NUTS_TUNE
 
     def show_sampling(self) -> None:
         """Leave a sign, a file, that all is compiled and sampling begins."""
@@ -93,29 +136,111 @@ def temper(
     )
 
 
+class _Prepared(NamedTuple):
+    """The user's model, as it is and as it is sampled, and what else the batch is told by.
+
+    `coordinates` lead from the variable of a whitened model back to those of the user's.
+    """
+
+    structure: structure.Structure
+    model: pm.Model
+    tempered: pm.Model
+    groups: containers.Groups
+    compiled: Any = None
+    white: pm.Model | None = None
+    coordinates: Coordinates | None = None
+
+
 def sample_task(task: Task) -> Any:
     """Build, temper and sample one batch."""
-    with threadpool_limits(1):
-        with LOCK, warnings.catch_warnings():
-            # the caller has had these warnings from the first batch
-            warnings.simplefilter("ignore", MergeWarning)
-            model = build_model(task.build, task.data, f"batch {task.label}")
-            described = structure.describe(model, task.rows)
-            structure.check_same(task.first, described, task.local, f"batch {task.label}")
-            settings = task.settings
+    # in threads of the caller, the caller has limited them: they belong to the whole process
+    with threadpool_limits(1) if task.model is None else contextlib.nullcontext():
+        prepared = _prepare(task)
+        groups = _sample(task, prepared)
+        if groups is None:
+            longer = task.settings._replace(tune=max(task.settings.tune or 0, PLAIN_TUNE))
+            return sample_task(task._replace(pilot=None, settings=longer))
+    groups |= prepared.groups
+    groups["posterior"] = _tidy_posterior(groups["posterior"], task, prepared)
+    groups["sample_stats"] = _without_objects(groups["sample_stats"])
+    return containers.build(groups)
+
+
+def _sample(task: Task, prepared: _Prepared) -> containers.Groups | None:
+    """Sample by the task's sampler; None if whitened chains cannot be used."""
+    if task.pilot is not None and task.is_own:
+        task.show_sampling()
+        return sample_whitened(
+            prepared.model,
+            task.pilot,
+            task.powers,
+            label=task.label,
+            draws=task.settings.draws,
+            tune=task.tune,
+            chains=task.settings.chains,
+            seed=task.seeds[0],
+            **task.settings.sample_kwargs,
+        )
+    if prepared.compiled is not None:
+        groups = _sample_nutpie(task, prepared.compiled)
+    else:
+        reproducible = task.settings.reproducible
+        with LOCK, without_advice_on_blas(), compiling_afresh(reproducible):
+            groups = _sample_pymc(task, prepared.white or prepared.tempered)
+    if task.pilot is not None and prepared.coordinates is not None:
+        if not have_met(groups["posterior"][WHITE].values, groups["sample_stats"]):
+            return None
+        groups["posterior"] = unwhiten(groups["posterior"], task.pilot, prepared.coordinates)
+    return groups
+
+
+def compile_ahead(task: Task) -> None:
+    """Compile in the main thread what all batches share: only there can it be interrupted."""
+    with contextlib.suppress(Exception):  # the task itself will raise it, and name the batch
+        _prepare(task)
+
+
+def samples_compiled(settings: Settings) -> bool:
+    """Tell whether nutpie samples, from a model that is compiled here."""
+    if settings.sampler != "nutpie" or not set(settings.sample_kwargs) <= _NUTPIE_ARGUMENTS:
+        return False
+    return not _NUTPIE_COMPILES & set(nutpie_options(settings.sample_kwargs))
+
+
+def _prepare(task: Task) -> _Prepared:
+    """Read and compile the model in one go: `build` may put the next batch into the same data."""
+    where, settings = f"batch {task.label}", task.settings
+    with LOCK, warnings.catch_warnings():
+        raise_if_abandoned()
+        # the caller has had these warnings from the first batch
+        warnings.simplefilter("ignore", MergeWarning)
+        model = task.model
+        if model is None:
+            model = build_model(task.build, task.data, where)
+        described = structure.describe(model, task.rows)
+        structure.check_same(task.first, described, task.local, where)
+        groups = _data_groups(task, model)
+        if not task.is_own or settings.kind == "fractionated":
             tempered = temper(
                 model, settings.kind, task.rows, task.total, task.local, settings.untransformed
             )
-        if _samples_compiled(settings):
-            groups = _sample_nutpie(task, tempered, described)
         else:
-            with LOCK, without_advice_on_blas(), without_cache():
-                groups = _sample_pymc(task, tempered)
-        with LOCK:
-            groups |= _data_groups(task, model)
-    groups["posterior"] = _tidy_posterior(groups["posterior"], task, tempered, described)
-    groups["sample_stats"] = _without_objects(groups["sample_stats"])
-    return containers.build(groups)
+            tempered = model
+        prepared = _Prepared(described, model, tempered, groups)
+        if task.is_own:
+            return prepared
+        shapes = described.shapes
+        if task.pilot is not None:
+            white, coordinates = whiten(model, task.pilot, task.powers)
+            prepared = prepared._replace(white=white, coordinates=coordinates)
+            shapes = {WHITE: (coordinates.size,)}
+        if not samples_compiled(settings):
+            return prepared
+        with without_advice_on_blas():
+            compiled = compile_once(
+                prepared.white or prepared.tempered, shapes, settings.reproducible
+            )
+        return prepared._replace(compiled=compiled)
 
 
 def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
@@ -125,40 +250,44 @@ def _one_entry_per_row(model: pm.Model, rows: int) -> bool:
         return False
 
 
-def _samples_compiled(settings: Settings) -> bool:
-    if settings.sampler != "nutpie" or not set(settings.sample_kwargs) <= _NUTPIE_ARGUMENTS:
-        return False
-    return not _NUTPIE_COMPILES & set(nutpie_options(settings.sample_kwargs))
-
-
-def _sample_nutpie(
-    task: Task, model: pm.Model, described: structure.Structure
-) -> containers.Groups:
+def _sample_nutpie(task: Task, compiled: Any) -> containers.Groups:
     import nutpie
 
-    with LOCK, without_advice_on_blas():
-        compiled = compile_once(model, described.shapes)
     task.show_sampling()
     started = time.perf_counter()
-    idata = nutpie.sample(
+    sampler = nutpie.sample(
         compiled,
         draws=task.settings.draws,
-        tune=max(task.settings.tune, 1),  # nutpie panics at 0
+        tune=max(task.tune, 1),  # nutpie panics at 0
         chains=task.settings.chains,
         cores=1,
         seed=task.seeds[0],
         save_warmup=False,
         progress_bar=False,
+        blocking=False,
         **nutpie_options(task.settings.sample_kwargs),
     )
+    idata = _wait_for(sampler)
     groups = _kept(containers.read(idata).groups)
     groups["posterior"].attrs |= {
         "inference_library": "nutpie",
         "inference_library_version": version("nutpie"),
         "sampling_time": time.perf_counter() - started,
-        "tuning_steps": task.settings.tune,
+        "tuning_steps": task.tune,
     }
     return groups
+
+
+def _wait_for(sampler: Any) -> Any:
+    """Return what nutpie draws, unless nobody waits for it any more."""
+    try:
+        while True:
+            raise_if_abandoned()
+            with contextlib.suppress(TimeoutError):
+                return sampler.wait(timeout=_INTERVAL)
+    except BaseException:
+        sampler.cancel()
+        raise
 
 
 def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
@@ -170,7 +299,7 @@ def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
         options.setdefault("callback", _at_first_draw(task.show_sampling))
     idata = pm.sample(
         task.settings.draws,
-        tune=task.settings.tune,
+        tune=task.tune,
         chains=task.settings.chains,
         cores=1,
         random_seed=task.seeds[0],
@@ -208,27 +337,26 @@ def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
     return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
 
 
-def _tidy_posterior(
-    posterior: xr.Dataset, task: Task, model: pm.Model, described: structure.Structure
-) -> xr.Dataset:
+def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> xr.Dataset:
     """Drop what nutpie stores beside the model's variables, and say how the batch was made."""
+    model = prepared.model
     names = [var.name for var in model.unobserved_RVs if var.name in posterior]
     free = [rv.name for rv in model.free_RVs if rv.name in names]
     attrs = {
         schema.BATCH: task.label,
         schema.SIZE: task.rows,
         schema.KIND: task.settings.kind,
-        schema.POWER: task.total / task.rows if task.settings.kind == "inflated" else 1.0,
-        schema.PRIOR_POWER: task.rows / task.total if task.settings.kind == "fractionated" else 1.0,
+        schema.POWER: task.powers.likelihood,
+        schema.PRIOR_POWER: task.powers.prior,
         schema.VERSION: arviz_swiss.__version__,
         schema.PYMC_VERSION: pm.__version__,
         **task.attrs,
         schema.SAMPLED_VARIABLES: free if len(free) > 1 else free[0],
     }
     if task.settings.kind == "fractionated":
-        tempering = tempering_attrs(model)
+        tempering = tempering_attrs(prepared.tempered)
         attrs |= {name: tempering[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
-    if local := [name for name in free if name in {*task.local, *described.imputed}]:
+    if local := [name for name in free if name in {*task.local, *prepared.structure.imputed}]:
         attrs[schema.LOCAL] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))
 

@@ -67,5 +67,6 @@ def test_priors_may_differ_by_a_constant_and_end_somewhere():
     owners, original = np.array([0, 0, 1, 1]), dict.fromkeys("ab", np.abs(points))
     powers = dict.fromkeys("ab", (1.0, 1.0))
     with evaluating(densities, None) as evaluate:
-        found = log_densities(evaluate, ["a", "b"], points, original, owners, powers)
+        found = log_densities(evaluate, ["a", "b"], points, original, owners, powers, points[:2])
     np.testing.assert_array_equal(np.isfinite(found.full), [False, True, True, True])
+    np.testing.assert_array_equal(found.beside, found.full[:2])

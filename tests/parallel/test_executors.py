@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 import distributed
 import pytest
 
-from arviz_swiss.parallel.executors import Portable, run
+from arviz_swiss.parallel.executors import Portable, own_threads, raise_if_abandoned, run
 
 OFFSET = 10
 
@@ -198,12 +198,36 @@ def test_stopping_early_ends_the_workers(tmp_path):
     assert not any(is_running(pid) for pid in begun if pid)
 
 
+def test_own_threads_are_abandoned_by_who_leaves_early():
+    begun, ended = [], []
+
+    def slow():
+        begun.append(threading.current_thread())
+        try:
+            while True:
+                raise_if_abandoned()
+                time.sleep(0.01)
+        finally:
+            ended.append(threading.current_thread())
+
+    tasks = {f"b{position}": Portable(slow) for position in range(3 * os.cpu_count())}
+    raise_if_abandoned()  # nothing, here
+    with pytest.raises(KeyboardInterrupt), own_threads(len(tasks)) as pool:
+        outcomes = run(call, {"quick": Portable(os.getpid), **tasks}, pool)
+        assert next(outcomes)[1].result == os.getpid()
+        raise KeyboardInterrupt
+    for thread in begun:
+        thread.join(timeout=20)
+    assert 0 < len(begun) <= os.cpu_count()
+    assert set(ended) == set(begun)
+
+
 SCRIPT = """
 import os, signal, sys, time
 # shells start background jobs with interrupts ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path[:0] = {path!r}
-from arviz_swiss.parallel.executors import Portable, run
+from arviz_swiss.parallel.executors import Portable, own_threads, raise_if_abandoned, run
 
 def call(function):
     return function()

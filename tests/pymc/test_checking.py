@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from batch_models import DATA, hierarchy, mean_only
 
@@ -103,10 +104,66 @@ def test_every_batch_is_built_once(uncompiled):
     indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 5, random_seed=1))}
     probes = checking.build_probes(build, DATA, indices)
     settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
-    first, local = checking.check_models(build, DATA, indices, probes, settings, grouped=False)
+    checked = checking.check_models(build, DATA, indices, probes, settings, grouped=False)
     assert built == [10, 10, 20, 10, 10, 10]
-    assert first.shapes == {"mu": ()}
-    assert local == ()
+    assert checked.first.shapes == {"mu": ()}
+    assert checked.local == ()
+    assert checked.models == {}
+
+
+def of_one_array(batch, array):
+    array[:] = np.resize(batch["y"], len(array))
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", pt.constant(array).sum()), 1, observed=batch["y"])
+    return model
+
+
+def of_one_model(batch, model):
+    with model:
+        pm.set_data({"y_data": batch["y"]})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "kept"),
+    [
+        (mean_only, ["b0", "b1", "b2", "b3"]),
+        (lambda batch, array=np.empty(10): of_one_array(batch, array), []),  # noqa: B008
+        (lambda batch, model=mean_only(DATA): of_one_model(batch, model), []),  # noqa: B008
+    ],
+    ids=["own data", "one array", "one model"],
+)
+def test_models_are_kept_if_no_two_hold_the_same_data(uncompiled, build, kept):
+    indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 4, random_seed=1))}
+    probes = checking.build_probes(build, DATA, indices)
+    probes = [probe._replace(model=mean_only(probe.data)) for probe in probes[:2]] + probes[2:]
+    settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
+    checked = checking.check_models(
+        build, DATA, indices, probes, settings, grouped=False, keep=True
+    )
+    assert list(checked.models) == kept
+
+
+@pytest.mark.parametrize(
+    ("nuts_sampler", "further", "data", "suits"),
+    [
+        ("nutpie", {}, True, True),
+        ("nutpie", {"target_accept": 0.9}, True, True),
+        ("nutpie", {}, False, False),
+        ("nutpie", {"nuts": {"backend": "jax"}}, True, False),
+        ("pymc", {}, True, False),
+    ],
+)
+def test_threads_are_for_what_is_compiled_once_by_nutpie(nuts_sampler, further, data, suits):
+    def constants(batch):
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("mu"), 1, observed=batch["y"])
+        return model
+
+    indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 4, random_seed=1))}
+    probes = checking.build_probes(mean_only if data else constants, DATA, indices)
+    settings = Settings("inflated", (), 10, 10, 1, nuts_sampler, further)
+    assert checking.suits_threads(probes, settings) is suits
 
 
 def test_what_full_prior_cannot_subtract(quick):

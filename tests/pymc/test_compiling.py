@@ -7,11 +7,11 @@ import pytensor
 import pytest
 
 from arviz_swiss.pymc.compiling import (
-    CACHE_VARIABLE,
     _is_same,
     _read_model,
     compile_once,
-    without_cache,
+    compiles_once,
+    compiling_afresh,
 )
 from arviz_swiss.pymc.worker import temper
 
@@ -128,13 +128,46 @@ def test_a_shared_variable_that_build_overwrites_is_read_anew():
     assert not any(np.array_equal(value, Y[FIRST]) for value in second.shared_data.values())
 
 
-@pytest.mark.parametrize(
-    ("variable", "cached"), [(None, False), ("0", False), ("False", False), ("1", True)]
-)
-def test_the_cache_is_read_only_when_the_environment_says_so(monkeypatch, variable, cached):
-    monkeypatch.delenv(CACHE_VARIABLE)
-    if variable:
-        monkeypatch.setenv(CACHE_VARIABLE, variable)
+def test_the_cache_is_read_unless_draws_shall_be_reproducible():
     assert pytensor.config.numba__cache
-    with without_cache():
-        assert pytensor.config.numba__cache is cached
+    for reproducible in (False, True):
+        with compiling_afresh(reproducible):
+            assert pytensor.config.numba__cache is not reproducible
+
+
+def test_a_compilation_with_the_cache_is_not_used_where_draws_shall_be_reproducible(caplog):
+    caplog.set_level("DEBUG", logger="arviz_swiss")
+
+    def small(prior):
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("mu", prior), 1, observed=pm.Data("data", Y[FIRST]))
+        return model
+
+    for reproducible in (False, True, True):
+        compile_once(small(0.5), {"mu": ()}, reproducible)
+    kinds = [record.message.split()[0] for record in caplog.records]
+    assert kinds == ["compiled", "compiled", "swapped"]
+
+
+def test_one_compilation_for_all_models():
+    data, constants = [build(FIRST), build(LONGER)], [build(i, x=X[i]) for i in (FIRST, SECOND)]
+    assert compiles_once(data, [SHAPES, SHAPES])
+    assert compiles_once(data[:1], [SHAPES])
+    assert not compiles_once(data, [SHAPES, {**SHAPES, "beta": (3,)}])
+    assert not compiles_once(constants, [SHAPES, SHAPES])
+
+
+def test_initial_points_are_of_the_own_data():
+    def around_data(index):
+        with pm.Model() as model:
+            y = pm.Data("data", Y[index])
+            pm.Normal("y", pm.Normal("mu", 1e3 * y.sum()), 1, observed=y)
+        return model
+
+    models = [around_data(index) for index in (FIRST, SECOND, LONGER)]
+    compiled = [compile_once(model, {"mu": ()}) for model in models]
+    for _ in range(2):
+        for each, index in zip(compiled, (FIRST, SECOND, LONGER), strict=True):
+            assert abs(each.initial_point_func(1)[0] - 1e3 * Y[index].sum()) <= 1  # jitter
+    for model, index in zip(models, (FIRST, SECOND, LONGER), strict=True):
+        np.testing.assert_array_equal(model["data"].get_value(), Y[index])

@@ -20,7 +20,6 @@ from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.partition import partition
-from arviz_swiss.pymc.compiling import CACHE_VARIABLE
 
 
 def test_resuming_a_folder(quick, tmp_path):
@@ -64,7 +63,7 @@ def test_resuming_a_folder(quick, tmp_path):
             quick(mean_only, **{"batches": 3, "folder": folder, name: value})
     with pytest.raises(ValueError, match=r"other settings: data: \w+ → \w+\."):
         quick(mean_only, DATA.assign(x=DATA["x"] + 1), batches=3, folder=folder)
-    assert_same_draws(quick(mean_only, batches=3, folder=folder), idatas)
+    assert_same_draws(quick(mean_only, batches=3, folder=folder, reproducible=True), idatas)
 
 
 def test_a_folder_is_not_resumed_with_another_model(quick, tmp_path):
@@ -204,7 +203,7 @@ def build(batch):
 
 data = np.random.default_rng(0).normal(size=60)
 settings = dict(batches=3, folder={folder!r}, nuts_sampler={sampler!r}, draws={draws}, tune={draws},
-                random_seed=5, progressbar=False)
+                random_seed=5, progressbar=False, reproducible=True)
 {body}
 """
 
@@ -233,6 +232,14 @@ def finish(process):
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output
+
+
+def wait_for(path, process):
+    deadline = time.monotonic() + 300
+    while not path.exists():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 # Both processes have read an empty folder, and drawn a seed, before they meet in their first model.
@@ -306,13 +313,9 @@ def test_killed_half_way_and_resumed(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     # the first process finds nothing compiled on the disk, the second finds what it left
     flags = f"base_compiledir={tmp_path / 'compiled'}"
-    environment = {CACHE_VARIABLE: "0", "PYTENSOR_FLAGS": flags, "WHOLE": os.fspath(whole)}
+    environment = {"PYTENSOR_FLAGS": flags, "WHOLE": os.fspath(whole)}
     process = start(script_of(killed, STALLING), **environment)
-    deadline = time.monotonic() + 300
-    while not (killed / "b1.nc").exists():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(killed / "b1.nc", process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = [(killed / name).stat() for name in ("b0.nc", "b1.nc")]
@@ -328,6 +331,33 @@ def test_killed_half_way_and_resumed(tmp_path):
     )
     for posterior, expected in zip(resumed, complete, strict=True):
         xr.testing.assert_equal(posterior, expected)
+
+
+INTERRUPTED = """
+import signal
+# shells start background jobs with interrupts ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sample_batches(build, data, **{**settings, "draws": 500_000, "tune": 100, "reproducible": False})
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_threads_and_keeps_what_is_done(tmp_path):
+    script = script_of(tmp_path, INTERRUPTED)
+    with start(script, LOKY_MAX_CPU_COUNT="1") as process:
+        try:
+            wait_for(tmp_path / "b0.nc", process)
+            process.send_signal(signal.SIGINT)
+            started = time.monotonic()
+            _, errors = process.communicate(timeout=300)
+            elapsed = time.monotonic() - started
+        finally:
+            process.kill()
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert {path.name for path in tmp_path.iterdir()} == {"b0.nc", "settings.json"}
+    # the second batch was not waited for
+    posterior = containers.read(tmp_path / "b0.nc").groups["posterior"]
+    assert elapsed < posterior.attrs["sampling_time"] / 2
 
 
 DISK_FULL = """

@@ -7,29 +7,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import distributed
 import numpy as np
+import nutpie
 import pandas as pd
 import pymc as pm
+import pytensor
 import pytest
 from batch_models import DATA, assert_same_draws, build, hierarchy, mean_only
+from joblib.externals.loky import get_reusable_executor
 
 from arviz_swiss import merge
 from arviz_swiss.data import containers
 from arviz_swiss.parallel import progress
-from arviz_swiss.pymc import BatchError, sample_batches
-from arviz_swiss.pymc.compiling import CACHE_VARIABLE
+from arviz_swiss.parallel.partition import partition
+from arviz_swiss.pymc import BatchError, compiling, sample_batches
 
 RNG = np.random.default_rng(3)
 SETTINGS = {"nuts_sampler": "nutpie", "draws": 60, "tune": 100, "progressbar": False}
+REPRODUCIBLE = {**SETTINGS, "batches": 4, "random_seed": 11, "reproducible": True}
 
 
 @pytest.fixture(scope="module")
 def idatas():
-    """Compiled afresh, as for users: only then are draws the same in every process."""
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as new_thread:
-        patch.delenv(CACHE_VARIABLE)
-        return sample_batches(
-            build, DATA, executor=new_thread, batches=4, random_seed=11, **SETTINGS
-        )
+    with ThreadPoolExecutor(1) as one_thread:
+        return sample_batches(build, DATA, executor=one_thread, **REPRODUCIBLE)
 
 
 def test_what_a_batch_holds(run):
@@ -57,21 +57,20 @@ def test_what_a_batch_holds(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["processes", "threads", "dask"])
-def test_same_draws_on_every_executor(kind, monkeypatch, idatas):
-    monkeypatch.delenv(CACHE_VARIABLE)
+@pytest.mark.parametrize("kind", ["own threads", "threads", "processes", "dask"])
+def test_same_draws_on_every_executor(kind, idatas):
     with contextlib.ExitStack() as stack:
         executor = None
         if kind == "threads":
             executor = stack.enter_context(ThreadPoolExecutor(2))
+        elif kind == "processes":
+            executor = stack.enter_context(get_reusable_executor(2))
         elif kind == "dask":
             cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=1, dashboard_address=":0"
             )
             executor = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
-        idatas_there = sample_batches(
-            build, DATA, executor=executor, batches=4, random_seed=11, **SETTINGS
-        )
+        idatas_there = sample_batches(build, DATA, executor=executor, **REPRODUCIBLE)
     assert_same_draws(idatas_there, idatas)
 
 
@@ -101,13 +100,76 @@ def test_batches_do_not_share_random_numbers(quick):
     assert not np.array_equal(first.posterior["mu"], second.posterior["mu"])
 
 
-def test_one_compilation_serves_all_batches(run, caplog):
+@pytest.fixture
+def compilations(caplog, monkeypatch):
+    """Forget what was compiled, and return a function that counts compilations and swaps since."""
+    monkeypatch.setattr(compiling, "_entries", [])
     caplog.set_level("DEBUG", logger="arviz_swiss")
-    with ThreadPoolExecutor(1) as new_thread:
-        run(mean_only, batches=5, executor=new_thread)
-    messages = [record.message for record in caplog.records if record.name == "arviz_swiss"]
-    assert messages.count("compiled a model") == 1
-    assert messages.count("swapped data into a compiled model") == 4
+
+    def count():
+        messages = [record.message for record in caplog.records if record.name == "arviz_swiss"]
+        swapped = "swapped data into a compiled model"
+        return messages.count("compiled a model"), messages.count(swapped)
+
+    return count
+
+
+def test_one_compilation_serves_all_batches_and_later_calls(run, compilations):
+    with ThreadPoolExecutor(1) as thread:
+        run(mean_only, batches=5, executor=thread)
+    assert compilations() == (1, 4)
+    run(mean_only, batches=3)
+    assert compilations() == (1, 7)
+
+
+def test_threads_sample_side_by_side_what_one_samples_alone(run, compilations, monkeypatch):
+    """They share the compiled model, and take the models that were built for the check."""
+    built, threads = [], set()
+
+    def build_here(batch):
+        built.append(len(batch))
+        return build(batch)
+
+    begin = nutpie.sample
+
+    def sample(*args, **kwargs):
+        threads.add(threading.current_thread())
+        return begin(*args, **kwargs)
+
+    monkeypatch.setattr(nutpie, "sample", sample)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 3)
+    settings = {"batches": 6, "random_seed": 2, "draws": 300}
+    alone = run(build_here, **settings)
+    assert len(threads) == 1
+    assert len(built) == 7 + 6
+    threads.clear()
+    built.clear()
+    assert_same_draws(run(build_here, executor=None, **settings), alone)
+    assert len(threads) > 1
+    assert len(built) == 7
+    assert compilations()[0] == 1
+
+
+TABLE = pytensor.shared(DATA["y"].to_numpy(), name="table")
+
+
+def into_one_variable(batch):
+    TABLE.set_value(batch["y"].to_numpy())
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0, 10), 1, observed=TABLE)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["inflated", "full_prior"])
+def test_a_function_that_overwrites_the_data_of_the_batch_before(run, kind):
+    """Models that were built for the check hold the last batch: none may be sampled."""
+    idatas = run(into_one_variable, batches=5, kind=kind, executor=None, random_seed=1)
+    for idata, index in zip(idatas, partition(DATA, 5, random_seed=1), strict=True):
+        y = DATA["y"].to_numpy()[index]
+        np.testing.assert_array_equal(idata.observed_data["y"], y)
+        # 120 draws, a fifth of them effective, of a sub-posterior of sd 1 / sqrt(rows counted)
+        sd = (50 if kind == "inflated" else 10) ** -0.5
+        assert abs(float(idata.posterior["mu"].mean()) - y.mean()) < sd * (4.5 / np.sqrt(24) + 0.1)
 
 
 @pytest.mark.parametrize("kind", ["fractionated", "full_prior"])

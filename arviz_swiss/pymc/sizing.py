@@ -1,0 +1,102 @@
+"""How many batches, and how many draws of each: the rule that `sample` goes by.
+
+Every batch costs its warm-up and as many draws as its moments need, on its share of the rows: with
+more batches the share is smaller and the draws are fewer, until they are no more than the moments
+need. Beyond, more batches gain nothing but work for more cores, and cost accuracy that `refine`
+must bring back.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pymc as pm
+
+from arviz_swiss.parallel.partition import partition, row_count
+from arviz_swiss.pymc import structure
+from arviz_swiss.pymc.checking import build_probes
+from arviz_swiss.pymc.graphs import shapes_of
+
+# Draws that the moments of a batch need: a parameter, and at least. `refine` mends what noise they
+# have left, so that it needs fewer.
+REFINED, REFINED_LEAST = 5, 100
+MERGED, MERGED_LEAST = 100, 400
+# Rows of a batch, a parameter and at least: fewer make it too unlike a Gaussian.
+ROWS, LEAST_ROWS = 50, 200
+# Rows of a batch by which the model is examined.
+PROBED_ROWS = 10_000
+
+
+class Sizes(NamedTuple):
+    """Numbers of batches, and of draws of each of the chains of a batch; why, as a sentence."""
+
+    batches: int
+    draws: int
+    rule: str
+
+
+def choose_sizes(
+    rows: int,
+    parameters: int,
+    *,
+    batches: int | None,
+    draws: int,
+    chains: int,
+    refined: bool,
+    workers: int,
+) -> Sizes:
+    """Choose the number of batches, unless it is given, and of draws of each.
+
+    As many batches as share the `draws` that are wanted in all, each with no fewer than its moments
+    need; not so many that a batch would have fewer than 50 rows a parameter, or 200; as many for
+    every worker.
+    """
+    needed = max(
+        (REFINED * parameters + REFINED_LEAST) if refined else MERGED * parameters,
+        0 if refined else MERGED_LEAST,
+    )
+    most = max(rows // max(ROWS * parameters, LEAST_ROWS), 2)
+    rule = f"{batches} batches, as asked for"
+    if batches is None:
+        wanted = max(draws // needed, workers)
+        batches = max(min(wanted, most), 2)
+        if batches > workers:
+            batches -= batches % workers
+        limit = "rows of a batch" if wanted > most else "draws that a batch needs"
+        rule = f"{batches} batches, by the {limit}"
+    each = math.ceil(max(draws / batches, needed) / chains)
+    return Sizes(
+        batches,
+        each,
+        f"{rule} ({rows / batches:.0f} rows, {each * chains} draws; {parameters} parameters need "
+        f"{needed} draws and {max(ROWS * parameters, LEAST_ROWS)} rows).",
+    )
+
+
+class Examined(NamedTuple):
+    """What some rows tell: the number of shared parameters, and variables of one batch alone.
+
+    `local` are all of the latter; missing outcomes are among them, and are no reason for another
+    `kind`.
+    """
+
+    parameters: int
+    local: tuple[str, ...]
+    kind: str
+
+
+def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: Any) -> Examined:
+    """Build the models of two small batches, and of both together, to see what they share."""
+    batches = max(-(-row_count(data) // PROBED_ROWS), 2)
+    if groups is not None:
+        batches = 2  # whole groups, however large they are
+    indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=0)[:2]
+    probes = build_probes(build, data, {f"b{at}": index for at, index in enumerate(indices)})
+    structures = [probe.structure for probe in probes]
+    local = structure.find_local(*structures) if len(probes) > 1 else structures[0].imputed
+    imputed = {name for each in structures for name in each.imputed}
+    model = probes[0].model
+    values = {rv.name: model.rvs_to_values[rv] for rv in model.free_RVs if rv.name not in {*local}}
+    parameters = sum(math.prod(shape) for shape in shapes_of(values).values())
+    has_own = any(name not in imputed for name in local)
+    return Examined(max(parameters, 1), local, "fractionated" if has_own else "inflated")

@@ -1,0 +1,171 @@
+"""One batch in coordinates that its pilot has whitened: by our own chains, or by a PyMC sampler."""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import xarray as xr
+from pymc.logprob.utils import replace_rvs_by_values
+from pytensor.graph.replace import graph_replace
+
+from arviz_swiss.base.effective import effective_sizes
+from arviz_swiss.base.hmc import Chains, sample_chains
+from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.pymc.coordinates import Coordinates
+from arviz_swiss.pymc.density import ModelDensity
+from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, own_mode
+
+LIBRARY = "arviz_swiss"
+# The variable of a whitened model, and its data beside the user's own.
+WHITE, MEAN, FACTOR, POWER, PRIOR_POWER = (
+    f"swiss_{name}" for name in ("white", "mean", "factor", "power", "prior_power")
+)
+# Chains that fail are begun anew, whitened by what they found, with so many times the warm-up.
+LONGER = 5
+# What tells that chains of a batch cannot be used.
+MOST_DIVERGING, LEAST_ACCEPTED, LEAST_EFFECTIVE = 0.02, 0.5, 0.1
+
+
+class Powers(NamedTuple):
+    """The powers of a batch's likelihood and prior."""
+
+    likelihood: float
+    prior: float
+
+
+def sample_whitened(
+    model: pm.Model,
+    pilot: Pilot,
+    powers: Powers,
+    *,
+    label: str,
+    draws: int,
+    tune: int,
+    chains: int,
+    seed: int,
+    target_accept: float = 0.8,
+) -> Groups | None:
+    """Sample a batch by Hamiltonian Monte Carlo of all its chains at once; None if that fails.
+
+    Chains that have not met, or are worth little, are begun anew in coordinates that are whitened
+    by what they found.
+    """
+    started = time.perf_counter()
+    coordinates = Coordinates(model)
+    density = ModelDensity(model, coordinates.merge_space, label)
+    rng = np.random.default_rng(seed)
+    pilot = pilot.ordered(coordinates.parameters)
+    for warmup in (tune, LONGER * tune):
+        try:
+            found = _attempt(density, pilot, powers, chains, warmup, draws, rng, target_accept)
+        except (ValueError, NoMode):
+            return None
+        theta, stats = pilot.mean + found.draws @ pilot.factor.T, _stats(found)
+        if have_met(found.draws, stats):
+            attrs = {
+                "inference_library": LIBRARY,
+                "sampling_time": time.perf_counter() - started,
+                "tuning_steps": warmup,
+            }
+            posterior = coordinates.to_dataset(theta).assign_attrs(attrs)
+            return {"posterior": posterior, "sample_stats": stats}
+        try:
+            pilot = gaussian_of(theta, coordinates, "the first chains of the batch")
+        except NoMode:
+            return None
+    return None
+
+
+def _attempt(
+    density: ModelDensity,
+    pilot: Pilot,
+    powers: Powers,
+    chains: int,
+    tune: int,
+    draws: int,
+    rng: np.random.Generator,
+    target_accept: float,
+) -> Chains:
+    factor = pilot.factor
+
+    def score(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, gradients = density.tempered(pilot.mean + white @ factor.T, *powers)
+        return values, gradients @ factor
+
+    mode = own_mode(score, len(pilot.mean))
+    start = mode + rng.standard_normal((chains, mode.size))
+    return sample_chains(score, start, tune=tune, draws=draws, rng=rng, target_accept=target_accept)
+
+
+def have_met(draws: np.ndarray, stats: xr.Dataset) -> bool:
+    """Tell whether chains (chain, draw, parameter) are of one distribution, and worth enough."""
+    if "diverging" in stats and stats["diverging"].mean() > MOST_DIVERGING:
+        return False
+    if "acceptance_rate" in stats and stats["acceptance_rate"].mean() < LEAST_ACCEPTED:
+        return False
+    chains, length, _ = draws.shape
+    return bool(effective_sizes(draws).min() > LEAST_EFFECTIVE * chains * length)
+
+
+def _stats(found: Chains) -> xr.Dataset:
+    chains, draws = found.energy.shape
+    arrays: dict[str, Any] = {
+        "lp": found.log_density,
+        "acceptance_rate": found.acceptance,
+        "diverging": found.diverging,
+        "energy": found.energy,
+        "n_steps": np.broadcast_to(found.steps, (chains, draws)).copy(),
+        "step_size": np.full((chains, draws), found.step_size),
+    }
+    coords = {"chain": np.arange(chains), "draw": np.arange(draws)}
+    return xr.Dataset({name: (SAMPLE_DIMS, array) for name, array in arrays.items()}, coords)
+
+
+def whiten(model: pm.Model, pilot: Pilot, powers: Powers) -> tuple[pm.Model, Coordinates]:
+    """Return a model of white coordinates with the density of a batch, for any sampler of PyMC.
+
+    Powers, mean and factor are its data, so that one compiled model serves all batches.
+    """
+    coordinates = Coordinates(model)
+    pilot = pilot.ordered(coordinates.parameters)
+    terms = [
+        pt.add(*map(pt.sum, model.logp(vars=variables, sum=False)), pt.constant(0.0))
+        for variables in (model.observed_RVs, model.free_RVs)
+    ]
+    if model.potentials:
+        terms[1] += pt.add(*map(pt.sum, _potentials(model)))
+    with pm.Model() as white:
+        theta = pm.Data(MEAN, pilot.mean) + pt.dot(
+            pm.Data(FACTOR, pilot.factor), pm.Flat(WHITE, shape=pilot.mean.size)
+        )
+        parts = {
+            model.rvs_to_values[model[variable.name]]: theta[variable.columns].reshape(
+                variable.shape
+            )
+            for variable in coordinates.layout.variables
+        }
+        likelihood, prior = graph_replace(terms, parts, strict=False)
+        pm.Potential(
+            "swiss_density",
+            pm.Data(POWER, powers.likelihood) * likelihood
+            + pm.Data(PRIOR_POWER, powers.prior) * prior,
+        )
+    return white, coordinates
+
+
+def _potentials(model: pm.Model) -> list[Any]:
+    return replace_rvs_by_values(
+        model.potentials,
+        rvs_to_values=model.rvs_to_values,
+        rvs_to_transforms=model.rvs_to_transforms,
+    )
+
+
+def unwhiten(posterior: xr.Dataset, pilot: Pilot, coordinates: Coordinates) -> xr.Dataset:
+    """Return the draws of a whitened model as the user's variables."""
+    pilot = pilot.ordered(coordinates.parameters)
+    white = posterior[WHITE].transpose(*SAMPLE_DIMS, ...).values
+    dataset = coordinates.to_dataset(pilot.mean + white @ pilot.factor.T)
+    return dataset.assign_attrs(posterior.attrs)
