@@ -40,15 +40,12 @@ def main(repeats):
 
 
 def costs(runs):
-    """Return the seconds of each way.
-
-    Those of sampling are wall-clock seconds, which are no more than its CPU seconds.
-    """
+    """Return the seconds of each way, and those of them in which batches were sampled."""
     return {
         way: {
             "cpu": run.cpu,
             "wall": run.wall,
-            "sampling": run.facts.get("stages", {}).get("batches", 0.0),
+            "sampling": run.facts.get("cpu_seconds", {}).get("batches", 0.0),
         }
         for way, run in runs.items()
     }

@@ -77,9 +77,16 @@ def pilot_of(run, problem, data):
     gaussian = density.Gaussian(moments["mean"], np.linalg.cholesky(moments["covariance"]))
     found = ways.weighed(target, gaussian, np.random.default_rng(1))
     weighing = time.process_time() - started
-    stages = run.facts["stages"]
-    wall = run.wall - sum(stages.values()) + stages["plan"] + stages["pilot"] + weighing
-    return run._replace(wall=wall, cpu=np.nan, **found._asdict())
+    cost = {
+        "cpu": weighing + up_to_pilot(run.cpu, run.facts["cpu_seconds"]),
+        "wall": weighing + up_to_pilot(run.wall, run.facts["seconds"]),
+    }
+    return run._replace(**cost, **found._asdict())
+
+
+def up_to_pilot(seconds, stages):
+    """Return the seconds of a run without those of the stages behind its pilot."""
+    return seconds - sum(stages.values()) + stages["plan"] + stages["pilot"]
 
 
 def print_row(title, run, reference):
@@ -87,7 +94,7 @@ def print_row(title, run, reference):
     accuracy = references.accuracy(run, reference)
     row = COLUMNS.format(
         title,
-        f"{run.cpu:.1f}" if np.isfinite(run.cpu) else "",
+        f"{run.cpu:.1f}",
         f"{run.wall:.1f}",
         f"{run.gigabytes:.1f}",
         f"{references.effective_draws(run).min():.0f}",
