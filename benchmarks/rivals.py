@@ -108,11 +108,11 @@ def print_row(title, run, reference):
 
 def distance_of_densities(run, reference):
     """Return the mean integrated absolute distance of the marginal densities."""
-    draws = run.draws
+    draws = run.draws.reshape(-1, run.draws.shape[-1])
     if run.log_weights is not None:
         rng = np.random.default_rng(0)
-        draws = references.resample(rng, draws[0], np.exp(run.log_weights))[None]
-    found = az_swiss.discrepancy({"theta": draws}, {"theta": reference.draws[None]})
+        draws = references.resample(rng, draws, np.exp(run.log_weights))
+    found = az_swiss.discrepancy({"theta": draws[None]}, {"theta": reference.draws[None]})
     return float(found["iad"])
 
 
