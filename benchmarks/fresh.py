@@ -106,4 +106,9 @@ def repeat(ways, problem, data, states, repeats, judge):
 
 
 def _medians(figures):
-    return {name: float(np.median([one[name] for one in figures])) for name in figures[0]}
+    """Return the median of each number; what is true or false must be true of every run."""
+    series = {name: [one[name] for one in figures] for name in figures[0]}
+    return {
+        name: all(values) if isinstance(values[0], bool) else float(np.median(values))
+        for name, values in series.items()
+    }
