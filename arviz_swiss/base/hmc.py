@@ -13,8 +13,8 @@ import numpy as np
 LogDensity = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 # Lengths of trajectories, about the quarter of a period (pi / 2) after which a standard normal
-# target has forgotten its start, and shares by which they vary. Longer ones are better for means and
-# worse for variances, which the merge needs as well.
+# target has forgotten its start, and shares by which they vary. Longer ones are better for means
+# and worse for variances, which the merge needs as well.
 LENGTH, JITTER = 1.7, 0.3
 LONGEST = 64
 # Trajectories whose energy is off by more are far from the path that they should follow.

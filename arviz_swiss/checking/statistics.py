@@ -85,7 +85,7 @@ def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
     needed = needed_effective(values.shape[1])
     within = np.array([sizes_within(draws) for draws in batches])
     limits = [
-        rhat_limits(*draws.shape[:2], sizes, chance, needed)
+        rhat_limits(draws.shape[0], draws.shape[1], sizes, chance, needed)
         for draws, sizes in zip(batches, within, strict=True)
     ]
     names = ("rhat", "ess_bulk", "ess_tail")
@@ -127,8 +127,8 @@ def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, 
     """
     sizes = np.array([len(matrix) for matrix in rows])
     effective = np.fmin(values["ess_bulk"], sizes[:, None])
-    odd = (values["rhat"] > values["rhat_limit"]) | (values["width"] < STUCK)
-    odd |= values["valley"] > VALLEY
+    odd = values["rhat"] > values["rhat_limit"]
+    odd |= (values["width"] < STUCK) | (values["valley"] > VALLEY)
     among = np.asarray(~odd.any(axis=1))
     if 2 * among.sum() < len(rows) or among.sum() < 2:
         among[:] = True

@@ -90,7 +90,9 @@ def check_models(
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)
     first, local = probes[0].structure, probes[0].structure.imputed
-    models = dict(zip(indices, (probe.model for probe in probes), strict=False)) if keep else {}
+    # the third probe is of no batch
+    batches = zip(indices, probes[:2], strict=False)
+    models = {label: probe.model for label, probe in batches} if keep else {}
     if len(probes) > 1:
         check_uses_batch(
             [probe.model for probe in probes], [probe.data for probe in probes], row_count(data)

@@ -123,6 +123,11 @@ def without_advice_on_blas() -> Iterator[None]:
         yield
 
 
+def without_compiler() -> contextlib.AbstractContextManager:
+    """Do without C also where PyTensor would compile on its own: inner functions and constants."""
+    return pytensor.config.change_flags(cxx="")
+
+
 def compiles_with_numba() -> bool:
     """Tell whether PyTensor's default is Numba, as from PyMC 6 on."""
     return type(get_mode(None).linker).__name__ == "NumbaLinker"

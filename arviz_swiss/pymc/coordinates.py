@@ -13,7 +13,7 @@ import xarray as xr
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import Layout, layout_of
-from arviz_swiss.pymc.compiling import LOCK
+from arviz_swiss.pymc.compiling import LOCK, without_compiler
 from arviz_swiss.pymc.space import ModelSpace
 
 
@@ -23,7 +23,9 @@ class Coordinates:
     def __init__(self, model: pm.Model):
         with LOCK:
             self._space = ModelSpace(model, deterministics=())
-            point = model.initial_point()
+            with without_compiler():
+                # a seed, for initial values that are drawn from the prior
+                point = model.initial_point(random_seed=0)
             images = {
                 rv.name: np.asarray(point[model.rvs_to_values[rv].name], float)
                 for rv in model.free_RVs

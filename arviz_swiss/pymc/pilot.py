@@ -11,12 +11,22 @@ import numpy as np
 from scipy import linalg, optimize
 
 from arviz_swiss.correcting.evaluation import Evaluate, EvaluationFailed, NotFinite, Request
+from arviz_swiss.data.messages import brief
 from arviz_swiss.pymc.coordinates import Coordinates
 
 LAPLACE = "Laplace"
-# Differences of gradients, in parameters as they come and later in sds.
+# Differences of gradients: of a parameter of which nothing is known, relative to it, and in sds.
 FIRST_DIFFERENCE, DIFFERENCE = 1e-4, 0.1
-NEWTON_STEPS, HALVINGS = 20, 8
+# Rounds in which the sd of each parameter is found, and how much the last may change.
+SCALE_ROUNDS, SCALE_CHANGE = 12, 2.0
+# Searches for a mode, each in the units that the sds have where the last one ended.
+CLIMBS = 2
+# Least eigenvalue of a precision with ones on its diagonal: below, it is rounding error.
+LEAST_EIGENVALUE = 1e-9
+# Drops of the log density one sd from the mode: a half of a Gaussian.
+LEAST_DROP, MOST_DROP = 0.05, 5.0
+# Newton steps with one curvature, how often they are cut in half, and how many curvatures.
+NEWTON_STEPS, HALVINGS, CURVATURES = 8, 8, 8
 # Lengths of Newton steps in sds: where the mode is found well enough, and where a batch's is.
 CLOSE, NEAR = 0.02, 0.5
 
@@ -31,7 +41,14 @@ class Pilot(NamedTuple):
 
     def ordered(self, parameters: Sequence[str]) -> "Pilot":
         """Return the same Gaussian of these parameters: batches may have them in another order."""
-        places = [self.parameters.index(name) for name in parameters]
+        known = {name: place for place, name in enumerate(self.parameters)}
+        if len(known) != len(self.parameters) or known.keys() != set(parameters):
+            differ = sorted(known.keys() ^ set(parameters))
+            raise ValueError(
+                f"the pilot's parameters are not those of the batch: {brief(differ, 8)}. All "
+                "batches must have the same parameters."
+            )
+        places = [known[name] for name in parameters]
         return self._replace(
             parameters=tuple(parameters),
             mean=self.mean[places],
@@ -71,14 +88,13 @@ def laplace(
 
     try:
         mode = _climb(of_first, coordinates.start)
-        precision = _curvature(of_first, mode, FIRST_DIFFERENCE * (1 + np.abs(mode)))
-        mode = _newton(of_all, mode, precision)
-        sds = np.sqrt(np.diag(_inverse(precision)))
-        precision = _curvature(of_all, mode, DIFFERENCE * sds)
-        mode = _newton(of_all, mode, precision)
-        return Pilot(coordinates.parameters, mode, _inverse(precision), LAPLACE)
+        precision = _curvature(of_first, mode, DIFFERENCE * _scales(of_first, mode))
+        mode, precision = _follow(of_all, mode, precision)
+        pilot = Pilot(coordinates.parameters, mode, _inverse(precision), LAPLACE)
+        _check_drops(of_all, pilot)
     except (NotFinite, EvaluationFailed) as error:
         raise NoMode(str(error)) from error
+    return pilot
 
 
 def _terms(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -> Any:
@@ -108,24 +124,70 @@ def own_mode(score: Score, parameters: int) -> np.ndarray:
 
     There its curvature is about one, so that a Newton step is the gradient itself.
     """
-    return _newton(score, np.zeros(parameters), np.eye(parameters), NEAR, strict=False)
+    return _newton(score, np.zeros(parameters), np.eye(parameters), NEAR)[0]
 
 
 def _climb(score: Score, start: np.ndarray) -> np.ndarray:
-    def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
-        try:
-            values, gradients = score(point[None])
-        except NotFinite:
-            return np.inf, np.zeros_like(point)
-        finite = np.isfinite(values[0])
-        return (-values[0], -gradients[0]) if finite else (np.inf, np.zeros_like(point))
+    """Search a mode, in units that are about the sds of the parameters, found on the way."""
+    point = start
+    for _ in range(CLIMBS):
+        units, origin = _scales(score, point), point
 
-    found = optimize.minimize(
-        downhill, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "maxcor": 20}
-    )
-    if not np.isfinite(found.fun):
-        raise NoMode("the log density is not finite where the search for a mode began")
-    return found.x
+        def downhill(
+            steps: np.ndarray, units: np.ndarray = units, origin: np.ndarray = origin
+        ) -> tuple[float, np.ndarray]:
+            value, gradient = _try(score, origin + units * steps)
+            return (-value, -units * gradient) if np.isfinite(value) else (np.inf, 0 * gradient)
+
+        found = optimize.minimize(
+            downhill,
+            np.zeros_like(start),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 1000, "maxcor": 20},
+        )
+        if not np.isfinite(found.fun):
+            raise NoMode("the log density is not finite where the search for a mode began")
+        point = origin + units * found.x
+    return point
+
+
+def _try(score: Score, point: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the log density and gradient of one point, minus infinity where there is none."""
+    try:
+        values, gradients = score(point[None])
+    except NotFinite:
+        return -np.inf, np.zeros_like(point)
+    finite = np.isfinite(values[0]) and np.isfinite(gradients[0]).all()
+    return (values[0], gradients[0]) if finite else (-np.inf, np.zeros_like(point))
+
+
+def _scales(score: Score, point: np.ndarray) -> np.ndarray:
+    """Return about the sd of each parameter given the others, by differences of that length."""
+    sds = FIRST_DIFFERENCE * (1 + np.abs(point)) / DIFFERENCE
+    for _ in range(SCALE_ROUNDS):
+        try:
+            curvatures = np.diag(_curvature(score, point, DIFFERENCE * sds))
+        except (NoMode, NotFinite):
+            sds = sds / 10
+            continue
+        # where nothing is seen of a curvature, look further
+        known = curvatures > 0
+        found = np.where(known, 1 / np.sqrt(np.where(known, curvatures, 1.0)), 10 * sds)
+        change = np.exp(np.abs(np.log(found / sds)).max())
+        sds = found
+        if change < SCALE_CHANGE:
+            break
+    return sds
+
+
+def _check_drops(score: Score, pilot: Pilot) -> None:
+    """Refuse a Gaussian that the log density does not follow one sd from its mean."""
+    shifts = pilot.factor.T
+    values, _ = score(np.concatenate([pilot.mean[None], pilot.mean + shifts, pilot.mean - shifts]))
+    drops = values[0] - values[1:]
+    if not (drops.min() > LEAST_DROP and np.minimum(*np.split(drops, 2)).max() < MOST_DROP):
+        raise NoMode("one sd from its mode the log density is far from that of a Gaussian")
 
 
 def _curvature(score: Score, mode: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -139,41 +201,48 @@ def _curvature(score: Score, mode: np.ndarray, lengths: np.ndarray) -> np.ndarra
     return (precision + precision.T) / 2
 
 
+def _follow(score: Score, mode: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mode near a point, and the curvature there, from one that is about right."""
+    for _ in range(CURVATURES):
+        mode, is_reached = _newton(score, mode, precision)
+        precision = _curvature(score, mode, DIFFERENCE / np.sqrt(np.diag(precision)))
+        if is_reached:
+            return _newton(score, mode, precision)[0], precision
+    raise NoMode(f"{CURVATURES * NEWTON_STEPS} Newton steps did not reach the mode")
+
+
 def _newton(
-    score: Score,
-    point: np.ndarray,
-    precision: np.ndarray,
-    close: float = CLOSE,
-    strict: bool = True,
-) -> np.ndarray:
-    """Climb by Newton steps with one curvature, each cut in half until it leads upwards."""
+    score: Score, point: np.ndarray, precision: np.ndarray, close: float = CLOSE
+) -> tuple[np.ndarray, bool]:
+    """Climb by Newton steps with one curvature, each cut in half until it leads upwards.
+
+    Returns where they lead, and whether that is so close to the mode.
+    """
     factor = _factor(precision)
-    values, gradients = score(point[None])
+    value, gradient = _try(score, point)
     for _ in range(NEWTON_STEPS):
-        step = linalg.cho_solve((factor, True), gradients[0])
-        length = np.sqrt(max(step @ gradients[0], 0.0))
+        step = linalg.cho_solve((factor, True), gradient)
+        length = np.sqrt(max(step @ gradient, 0.0))
         if length < close:
-            return point + step if strict else point
+            return point + step, True
         for halving in range(HALVINGS):
             further = point + step / 2**halving
-            values_there, gradients_there = score(further[None])
-            if values_there[0] > values[0] and np.isfinite(gradients_there).all():
+            value_there, gradient_there = _try(score, further)
+            if value_there > value:
                 break
         else:
-            if strict and length > NEAR:
-                raise NoMode("no step leads further up, far from the mode")
-            return point
-        point, values, gradients = further, values_there, gradients_there
-    if strict:
-        raise NoMode(f"{NEWTON_STEPS} Newton steps did not reach the mode")
-    return point
+            return point, False
+        point, value, gradient = further, value_there, gradient_there
+    return point, False
 
 
 def _factor(precision: np.ndarray) -> np.ndarray:
-    try:
-        return linalg.cholesky(precision, lower=True)
-    except linalg.LinAlgError as error:
-        raise NoMode("the log density is not curved downwards in every direction") from error
+    diagonal = np.diag(precision)
+    if np.isfinite(precision).all() and (diagonal > 0).all():
+        units = 1 / np.sqrt(diagonal)
+        if linalg.eigvalsh(precision * np.outer(units, units))[0] > LEAST_EIGENVALUE:
+            return linalg.cholesky(precision, lower=True)
+    raise NoMode("the log density is not curved downwards in every direction")
 
 
 def _inverse(precision: np.ndarray) -> np.ndarray:

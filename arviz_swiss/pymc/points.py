@@ -5,7 +5,6 @@ as fast as compiled code, or faster, and ready in a tenth of a second.
 """
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,16 +14,19 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.scalar import basic as scalars
-from pytensor.scalar import math as special
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type import TensorType
-from scipy.special import polygamma
 
-from arviz_swiss.pymc.compiling import LOCK, Graph, value_of_leaf, without_advice_on_blas
-from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.compiling import (
+    LOCK,
+    Graph,
+    value_of_leaf,
+    without_advice_on_blas,
+    without_compiler,
+)
+from arviz_swiss.pymc.elementwise import IN_NUMPY, runs_at_once
 
 FUNCTIONS_KEPT = 16
 # Smaller constants may be shapes and axes, which operations want to know beforehand.
@@ -81,9 +83,14 @@ class _Shared:
         gradients = pt.grad(values.sum(), many, disconnected_inputs="ignore") if gradient else []
         outputs = [values, *gradients]
         border = _border(outputs, many, graph.data)
-        self.fold = pytensor.function(
-            list(graph.data), border, mode=UNCOMPILED, on_unused_input="ignore"
-        )
+        # what is folded may be views of the data, which are large, and are never written to
+        with without_compiler():
+            self.fold = pytensor.function(
+                [pytensor.In(each, borrow=True) for each in graph.data],
+                [pytensor.Out(each, borrow=True) for each in border],
+                mode=IN_NUMPY,
+                on_unused_input="ignore",
+            )
         folded = [variable.type() for variable in border]
         self._outputs = clone_replace(outputs, dict(zip(border, folded, strict=True)))
         self._inputs = [*many, *folded]
@@ -97,18 +104,37 @@ class _Shared:
                 return self._compile()
 
     def _compile(self) -> Callable:
-        function = self._function(UNCOMPILED)
+        with without_compiler():
+            function = self._function(IN_NUMPY)
         nodes = function.maker.fgraph.toposort()
-        if all([_runs_in_numpy(node) for node in nodes]) or not pytensor.config.cxx:
-            return function
-        with without_advice_on_blas():
-            return self._function(Mode("cvm", "fast_compile"))
+        if not all(map(runs_at_once, nodes)) and pytensor.config.cxx:
+            with without_advice_on_blas():
+                function = self._function(Mode("cvm", "fast_compile"))
+        return _one_by_one(function) if any(map(_has_inner_function, nodes)) else function
 
     def _function(self, mode: Mode) -> Callable:
         return pytensor.function(self._inputs, self._outputs, mode=mode, on_unused_input="ignore")
 
 
 _kept: list[_Shared] = []
+
+
+def _has_inner_function(node: Any) -> bool:
+    return isinstance(getattr(node.op, "core_op", node.op), HasInnerGraph)
+
+
+def _one_by_one(function: Callable) -> Callable:
+    """Let one thread at a time call a function with operations that are functions themselves.
+
+    They have one storage, whichever function they are part of, and some are made at the first call.
+    """
+
+    @functools.wraps(function)
+    def call(*inputs: Any) -> Any:
+        with LOCK, without_compiler():
+            return function(*inputs)
+
+    return call
 
 
 def _lift(graph: Variable, values: Sequence[Variable]) -> tuple[Graph, list[np.ndarray]]:
@@ -146,65 +172,3 @@ def _border(
             moving.update(node.outputs)
             border |= dict.fromkeys(each for each in node.inputs if each in still)
     return list(border | dict.fromkeys(each for each in outputs if each in still))
-
-
-def _softplus(x: np.ndarray) -> np.ndarray:
-    return np.logaddexp(0.0, x)
-
-
-def _log1mexp(x: np.ndarray) -> np.ndarray:
-    return np.where(x < -np.log(2), np.log1p(-np.exp(x)), np.log(-np.expm1(x)))
-
-
-def _second(x: np.ndarray, fill: np.ndarray) -> np.ndarray:
-    return np.array(np.broadcast_to(fill, np.broadcast_shapes(np.shape(x), np.shape(fill))))
-
-
-def _trigamma(x: np.ndarray) -> np.ndarray:
-    return polygamma(1, x)
-
-
-# NumPy's way of operations that PyTensor itself would call once for every element.
-NUMPY_WAYS: dict[type, Callable] = {
-    special.Softplus: _softplus,
-    special.Log1mexp: _log1mexp,
-    special.TriGamma: _trigamma,
-    scalars.Second: _second,
-    scalars.Clip: np.clip,
-    scalars.Identity: np.array,
-}
-FOLDED = {scalars.Add: operator.add, scalars.Mul: operator.mul}
-
-
-def _runs_in_numpy(node: Any) -> bool:
-    """Tell whether an operation runs at once for all elements, after making it so if need be."""
-    if not isinstance(node.op, Elemwise):
-        return type(node.op).__name__ not in ("Scan", "Loop")
-    scalar, spec = node.op.scalar_op, node.op.nfunc_spec
-    if spec and spec[1] == len(node.inputs):
-        return True
-    way = NUMPY_WAYS.get(type(scalar))
-    if isinstance(scalar, scalars.Cast):
-        dtype = scalar.o_type.dtype
-
-        def way(x: np.ndarray) -> np.ndarray:
-            return np.asarray(x).astype(dtype)
-
-    if (binary := FOLDED.get(type(scalar))) is not None:
-
-        def way(*inputs: np.ndarray) -> np.ndarray:
-            return functools.reduce(binary, inputs)
-
-    if way is None:
-        return False
-
-    def called(*inputs: np.ndarray) -> np.ndarray:
-        return way(*inputs)
-
-    called.nout = 1  # type: ignore[attr-defined]
-    # an operation of any number of inputs has its function at the node, others at the operation
-    if scalar.nin > 0:
-        node.op.ufunc = called
-    else:
-        node.tag.ufunc = called
-    return True

@@ -16,9 +16,9 @@ from arviz_swiss.parallel.partition import partition, row_count
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.checking import build_probes
 
-# Draws that the moments of a batch need: a parameter, and at least. `refine` mends what noise they
-# have left, so that it needs fewer.
-REFINED, REFINED_LEAST = 5, 100
+# Draws that the moments of a batch need: a parameter, and beside them if `refine` follows, which
+# mends what noise they have left, or at least if it does not.
+REFINED, REFINED_BESIDE = 5, 100
 MERGED, MERGED_LEAST = 100, 400
 # Rows of a batch, a parameter and at least: fewer make it too unlike a Gaussian.
 ROWS, LEAST_ROWS = 50, 200
@@ -47,12 +47,11 @@ def choose_sizes(
     """Choose the number of batches, unless it is given, and of draws of each.
 
     As many batches as share the `draws` that are wanted in all, each with no fewer than its moments
-    need; not so many that a batch would have fewer than 50 rows a parameter, or 200; as many for
-    every worker.
+    need; not so many that a batch would have fewer than 50 rows a parameter, or 200; at least one
+    for every worker, and as many for each; never fewer than two.
     """
-    needed = max(
-        (REFINED * parameters + REFINED_LEAST) if refined else MERGED * parameters,
-        0 if refined else MERGED_LEAST,
+    needed = (
+        REFINED * parameters + REFINED_BESIDE if refined else max(MERGED * parameters, MERGED_LEAST)
     )
     most = max(rows // max(ROWS * parameters, LEAST_ROWS), 2)
     rule = f"{batches} batches, as asked for"
@@ -61,8 +60,11 @@ def choose_sizes(
         batches = max(min(wanted, most), 2)
         if batches > workers:
             batches -= batches % workers
-        limit = "rows of a batch" if wanted > most else "draws that a batch needs"
-        rule = f"{batches} batches, by the {limit}"
+        rule = f"{batches} batches, by the draws that a batch needs"
+        if wanted > most:
+            rule = f"{batches} batches, by the rows of a batch"
+        elif draws // needed < workers:
+            rule = f"{batches} batches, at least one a worker"
     each = math.ceil(max(draws / batches, needed) / chains)
     return Sizes(
         batches,

@@ -150,12 +150,15 @@ def test_models_of_large_data_are_not_all_kept(uncompiled, monkeypatch):
     settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
     size = checking._bytes(probes[0].model)
     assert size >= DATA["y"].iloc[:10].to_numpy().nbytes
-    for kept in (3, 5):
-        monkeypatch.setattr(checking, "BYTES_KEPT", kept * size)
+    for kept in (2, 3, 5):
+        monkeypatch.setattr(checking, "BYTES_KEPT", (kept + 0.5) * size)
         checked = checking.check_models(
             mean_only, DATA, indices, probes, settings, grouped=False, keep=True
         )
-        assert len(checked.models) == kept
+        assert list(checked.models) == list(indices)[:kept]
+        for label, model in checked.models.items():
+            y = DATA["y"].to_numpy()[indices[label]]
+            np.testing.assert_array_equal(model["y_data"].get_value(), y)
 
 
 @pytest.mark.parametrize(

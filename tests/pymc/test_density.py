@@ -1,9 +1,5 @@
 """Densities of real PyMC models, against their own log densities and gradients."""
 
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,7 +10,8 @@ import arviz_swiss as az_swiss
 from arviz_swiss.correcting.refine import space_for_models
 from arviz_swiss.data import containers
 from arviz_swiss.merging.merged import open_merged
-from arviz_swiss.pymc import ModelSpace, compiling, inflate
+from arviz_swiss.pymc import ModelSpace, inflate
+from arviz_swiss.pymc import points as point_functions
 from arviz_swiss.pymc.density import ModelDensity
 
 QUIET = {"progressbar": False}
@@ -146,15 +143,15 @@ def test_batches_that_differ_in_their_data_share_compiled_functions():
     models = [regression(*some_data(rng)) for _ in range(3)]
     space, opened = in_space_of(merged_in(models[0], model=models[0]))
     points = 0.3 * rng.standard_normal((4, opened.free.size))
-    compiling._functions.clear()
+    point_functions._kept.clear()
     values = [ModelDensity(model, space).log_likelihood(points) for model in models]
-    assert len(compiling._functions) == 1
-    compiling._functions.clear()
+    assert len(point_functions._kept) == 1
+    point_functions._kept.clear()
     for model, value in zip(models[::-1], values[::-1], strict=True):
         np.testing.assert_allclose(ModelDensity(model, space).log_likelihood(points), value)
     assert not np.allclose(values[0], values[1])
     ModelDensity(regression(*some_data(rng, rows=31)), space).log_likelihood(points)
-    assert len(compiling._functions) == 2
+    assert len(point_functions._kept) == 2
 
 
 def test_potentials_count_with_the_prior_and_flat_priors_have_no_gradient():
@@ -282,32 +279,56 @@ def test_refining_with_models():
     np.testing.assert_allclose(back["b1"]["posterior"]["rate"], draws[1]["rate"], rtol=1e-9)
 
 
-def test_threads_compile_one_at_a_time(monkeypatch):
-    """PyTensor is not safe to compile in two threads at once, and the cache is one for all."""
-    compiling_now, overlaps, compile_points = threading.Lock(), [], compiling._compile
+def test_powers_weigh_values_and_gradients():
+    rng = np.random.default_rng(12)
+    design, outcomes = some_data(rng)
+    model = regression(design, outcomes, extra=lambda s: pm.Potential("p", -(s**2).sum()))
+    space, opened = in_space_of(merged_in(model, model=model))
+    density = ModelDensity(model, space)
+    x = 0.5 * rng.standard_normal((5, opened.free.size))
+    for power, prior_power in [(2.5, 1), (3, 0.5), (0, 2), (2, 0)]:
+        values, gradients = density.tempered(x, power, prior_power)
+        np.testing.assert_allclose(
+            values, power * density.log_likelihood(x) + prior_power * density.log_prior(x)
+        )
+        np.testing.assert_allclose(
+            gradients,
+            power * density.grad_log_likelihood(x) + prior_power * density.grad_log_prior(x),
+            rtol=1e-10,
+            atol=1e-10,
+        )
 
-    def watched(graph, gradient):
-        overlaps.append(not compiling_now.acquire(blocking=False))
-        time.sleep(0.2)
-        function = compile_points(graph, gradient)
-        if compiling_now.locked():
-            compiling_now.release()
-        return function
 
-    monkeypatch.setattr(compiling, "_compile", watched)
-    monkeypatch.setattr(compiling, "_functions", [])
-    rng = np.random.default_rng(6)
-    models = [regression(*some_data(rng)) for _ in range(2)]
-    space, opened = in_space_of(merged_in(models[0], model=models[0]))
-    points = np.zeros((1, opened.free.size))
+def test_a_term_of_power_zero_is_not_computed(monkeypatch):
+    rng = np.random.default_rng(13)
+    model = regression(*some_data(rng))
+    space, opened = in_space_of(merged_in(model, model=model))
+    terms, graph = [], ModelDensity._graph
 
-    def evaluate(model):
-        return ModelDensity(model, space).log_likelihood(points)
+    def watched(self, term):
+        terms.append(term)
+        return graph(self, term)
 
-    with ThreadPoolExecutor(2) as threads:
-        values = list(threads.map(evaluate, models))
-    assert overlaps == [False]  # the second finds what the first has compiled
-    assert values[0] != values[1]
+    monkeypatch.setattr(ModelDensity, "_graph", watched)
+    x = np.zeros((1, opened.free.size))
+    for powers in [(2.0, 0.0), (0.0, 2.0)]:
+        ModelDensity(model, space).tempered(x, *powers)
+    assert terms == ["likelihood", "prior"]
+
+
+def test_no_density_stays_none_at_any_power():
+    with pm.Model() as model:
+        level = pm.Uniform("level", -1, 3)
+        pm.Uniform("y", level - 1, level + 1, observed=[0.2, 0.4])
+    draws = [{"level": np.random.default_rng(b).uniform(0, 1, (2, 100))} for b in range(2)]
+    merged = az_swiss.merge(draws, model=model, transforms={"level": None}, kind="inflated")
+    density = ModelDensity(model, in_space_of(merged)[0])
+    # inside; outside the prior's support; outside the likelihood's; outside both
+    x = np.array([[0.3], [-1.001], [2.5], [9.0]])
+    for powers in [(1.0, 1.0), (0.3, 2.0), (7.0, 0.1)]:
+        values, _ = density.tempered(x, *powers)
+        assert np.isfinite(values[0])
+        np.testing.assert_array_equal(values[1:], -np.inf)
 
 
 @pytest.mark.slow
