@@ -20,7 +20,7 @@ from arviz_swiss.plots.style import BLUE, GREY
 ROWS = 200_000
 TERMS = ["intercept", "age", "dose", "weight", "height", "pulse", "smoker", "noise"]
 TRUTH = np.array([-1.0, 0.8, -0.5, 0.3, -0.2, 0.4, 0.6, 0.0])
-CHAINS, TUNE, DRAWS = 2, 500, 500
+CHAINS, TUNE, DRAWS = 2, 400, 400
 INK, FAINT = "#333333", "#777777"
 
 
