@@ -1,7 +1,6 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
 import numbers
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from arviz_swiss.correcting.certify import certify as certify_merged
 from arviz_swiss.correcting.refine import refine as refine_merged
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors, store
@@ -24,11 +22,10 @@ from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
 from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
+from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
 from arviz_swiss.pymc.whitened import LIBRARY
 
-# How the warning of merge begins that batches have few draws for their moments.
-FEW_DRAWS = "the merged sds are about"
 OWN_VARIABLES = (
     "batches have variables of their own ({}), over which the density of the shared ones is an "
     "integral"
@@ -174,7 +171,7 @@ def sample(
         sizes.draws,
         tune,
         chains,
-        nuts_sampler,
+        nuts_sampler or (fastest_sampler() if examined.local else None),
         sample_kwargs,
         whitened=not examined.local,
     )
@@ -241,7 +238,7 @@ def _correct(
             break
     if result is None:
         with clock("merge"):
-            result = _merge(sampled, method, stages["refine"])
+            result = _merge(sampled, method)
     functions = {"refine": refine_merged, "certify": certify_merged}
     for stage in wanted:
         seed = _seed(run.seed, stage)
@@ -252,13 +249,16 @@ def _correct(
     return result
 
 
-def _merge(sampled: Sampled, method: str, is_refined: bool) -> Container:
+def _merge(sampled: Sampled, method: str) -> Container:
     seed = _seed(sampled.run.seed, "merge")
     idatas = list(sampled.idatas.values())
-    with warnings.catch_warnings():
-        if is_refined:  # which mends it
-            warnings.filterwarnings("ignore", FEW_DRAWS, MergeWarning)
-        merged = merge(idatas, model=sampled.models["b0"], method=method, random_seed=seed)
+    merged = merge(
+        idatas,
+        model=sampled.models["b0"],
+        method=method,
+        covariance="corrected",  # for few draws
+        random_seed=seed,
+    )
     if sampled.pilot is None:
         return merged
     maps = containers.read(merged).groups[schema.TRANSFORM]

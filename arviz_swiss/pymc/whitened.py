@@ -13,6 +13,7 @@ from pytensor.graph.replace import graph_replace
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.base.hmc import Chains, sample_chains
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
 from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, own_mode
@@ -91,6 +92,7 @@ def _attempt(
     factor = pilot.factor
 
     def score(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise_if_abandoned()
         values, gradients = density.tempered(pilot.mean + white @ factor.T, *powers)
         return values, gradients @ factor
 
