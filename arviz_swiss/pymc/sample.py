@@ -1,7 +1,7 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -230,23 +230,30 @@ def _correct(
     wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
     run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
     attrs = {**run.attrs, "method": method, "stages": ", ".join(wanted)}
-    result = None
-    for stage in reversed(wanted) if run.folder is not None else ():
-        if (kept := store.read_result(run.folder, stage, attrs)) is not None:
-            result = containers.build(kept)
-            wanted = wanted[wanted.index(stage) + 1 :]
-            break
+    result, done = _read_stage(run.folder, wanted, attrs)
     if result is None:
         with clock("merge"):
             result = _merge(sampled, method)
+    functions: dict[str, Callable[..., Container]]
     functions = {"refine": refine_merged, "certify": certify_merged}
-    for stage in wanted:
+    for stage in wanted[done:]:
         seed = _seed(run.seed, stage)
         with clock(stage):
             result = functions[stage](result, sampled.models, random_seed=seed, **options)
         if run.folder is not None:
             store.write_result(run.folder, stage, containers.read(result).groups, attrs)
     return result
+
+
+def _read_stage(
+    folder: Path | None, stages: Sequence[str], attrs: Mapping[str, Any]
+) -> tuple[Container | None, int]:
+    """Return the last result that a folder has, and how many of the stages it is through."""
+    for position in range(len(stages) - 1, -1, -1):
+        kept = None if folder is None else store.read_result(folder, stages[position], attrs)
+        if kept is not None:
+            return containers.build(kept), position + 1
+    return None, 0
 
 
 def _merge(sampled: Sampled, method: str) -> Container:
