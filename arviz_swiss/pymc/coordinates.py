@@ -66,7 +66,13 @@ class Coordinates:
             return self._to_dataset(images)
 
     def from_dataset(self, posterior: xr.Dataset) -> np.ndarray:
-        """Return the draws of a model's variables as (chain, draw, parameter)."""
+        """Return the draws of a model's variables as (chain, draw, parameter), matched by label."""
+        order = {
+            dim: self._own[dim].values
+            for dim in self._own.dims
+            if dim not in SAMPLE_DIMS and dim in posterior.coords
+        }
+        posterior = posterior.sel(order)
         arrays = {
             name: posterior[name].transpose(*SAMPLE_DIMS, *self._space.dims[name]).values
             for name in self._space.names

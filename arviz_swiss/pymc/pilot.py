@@ -80,11 +80,11 @@ def laplace(
 
     def of_first(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         prior, likelihoods = _terms(evaluate, labels[:1], points)
-        return tuple(a + power * b for a, b in zip(prior, likelihoods, strict=True))  # type: ignore[return-value]
+        return tuple(a + power * b for a, b in zip(prior, likelihoods, strict=True))
 
     def of_all(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         prior, likelihoods = _terms(evaluate, labels, points)
-        return tuple(a + b for a, b in zip(prior, likelihoods, strict=True))  # type: ignore[return-value]
+        return tuple(a + b for a, b in zip(prior, likelihoods, strict=True))
 
     try:
         mode = _climb(of_first, coordinates.start)

@@ -112,7 +112,7 @@ class _Shared:
                 function = self._function(Mode("cvm", "fast_compile"))
         return _one_by_one(function) if any(map(_has_inner_function, nodes)) else function
 
-    def _function(self, mode: Mode) -> Callable:
+    def _function(self, mode: Mode) -> Any:
         return pytensor.function(self._inputs, self._outputs, mode=mode, on_unused_input="ignore")
 
 

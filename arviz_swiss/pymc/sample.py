@@ -1,8 +1,7 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
 import numbers
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from arviz_swiss.correcting.certify import certify as certify_merged
 from arviz_swiss.correcting.refine import refine as refine_merged
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors, store
@@ -24,11 +22,10 @@ from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
 from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
+from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
 from arviz_swiss.pymc.whitened import LIBRARY
 
-# How the warning of merge begins that batches have few draws for their moments.
-FEW_DRAWS = "the merged sds are about"
 OWN_VARIABLES = (
     "batches have variables of their own ({}), over which the density of the shared ones is an "
     "integral"
@@ -174,7 +171,7 @@ def sample(
         sizes.draws,
         tune,
         chains,
-        nuts_sampler,
+        nuts_sampler or (fastest_sampler() if examined.local else None),
         sample_kwargs,
         whitened=not examined.local,
     )
@@ -233,17 +230,13 @@ def _correct(
     wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
     run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
     attrs = {**run.attrs, "method": method, "stages": ", ".join(wanted)}
-    result = None
-    for stage in reversed(wanted) if run.folder is not None else ():
-        if (kept := store.read_result(run.folder, stage, attrs)) is not None:
-            result = containers.build(kept)
-            wanted = wanted[wanted.index(stage) + 1 :]
-            break
+    result, done = _read_stage(run.folder, wanted, attrs)
     if result is None:
         with clock("merge"):
-            result = _merge(sampled, method, stages["refine"])
+            result = _merge(sampled, method)
+    functions: dict[str, Callable[..., Container]]
     functions = {"refine": refine_merged, "certify": certify_merged}
-    for stage in wanted:
+    for stage in wanted[done:]:
         seed = _seed(run.seed, stage)
         with clock(stage):
             result = functions[stage](result, sampled.models, random_seed=seed, **options)
@@ -252,13 +245,27 @@ def _correct(
     return result
 
 
-def _merge(sampled: Sampled, method: str, is_refined: bool) -> Container:
+def _read_stage(
+    folder: Path | None, stages: Sequence[str], attrs: Mapping[str, Any]
+) -> tuple[Container | None, int]:
+    """Return the last result that a folder has, and how many of the stages it is through."""
+    for position in range(len(stages) - 1, -1, -1):
+        kept = None if folder is None else store.read_result(folder, stages[position], attrs)
+        if kept is not None:
+            return containers.build(kept), position + 1
+    return None, 0
+
+
+def _merge(sampled: Sampled, method: str) -> Container:
     seed = _seed(sampled.run.seed, "merge")
     idatas = list(sampled.idatas.values())
-    with warnings.catch_warnings():
-        if is_refined:  # which mends it
-            warnings.filterwarnings("ignore", FEW_DRAWS, MergeWarning)
-        merged = merge(idatas, model=sampled.models["b0"], method=method, random_seed=seed)
+    merged = merge(
+        idatas,
+        model=sampled.models["b0"],
+        method=method,
+        covariance="corrected",  # for few draws
+        random_seed=seed,
+    )
     if sampled.pilot is None:
         return merged
     maps = containers.read(merged).groups[schema.TRANSFORM]

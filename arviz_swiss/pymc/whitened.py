@@ -13,9 +13,10 @@ from pytensor.graph.replace import graph_replace
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.base.hmc import Chains, sample_chains
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
-from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, own_mode
+from arviz_swiss.pymc.pilot import NoMode, Pilot, Score, gaussian_of, own_mode
 
 LIBRARY = "arviz_swiss"
 # The variable of a whitened model, and its data beside the user's own.
@@ -24,6 +25,8 @@ WHITE, MEAN, FACTOR, POWER, PRIOR_POWER = (
 )
 # Chains that fail are begun anew, whitened by what they found, with so many times the warm-up.
 LONGER = 5
+# Random directions along which the curvature of a batch is compared to that of the pilot.
+DIRECTIONS = 4
 # What tells that chains of a batch cannot be used.
 MOST_DIVERGING, LEAST_ACCEPTED, LEAST_EFFECTIVE = 0.02, 0.5, 0.1
 
@@ -56,7 +59,7 @@ def sample_whitened(
     coordinates = Coordinates(model)
     density = ModelDensity(model, coordinates.merge_space, label)
     rng = np.random.default_rng(seed)
-    pilot = pilot.ordered(coordinates.parameters)
+    pilot = _widened(pilot.ordered(coordinates.parameters), density, powers, rng)
     for warmup in (tune, LONGER * tune):
         try:
             found = _attempt(density, pilot, powers, chains, warmup, draws, rng, target_accept)
@@ -78,6 +81,31 @@ def sample_whitened(
     return None
 
 
+def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> Score:
+    """Return the log density of a batch, and its gradient, of white coordinates."""
+    factor = pilot.factor
+
+    def score(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise_if_abandoned()
+        values, gradients = density.tempered(pilot.mean + white @ factor.T, *powers)
+        return values, gradients @ factor
+
+    return score
+
+
+def _widened(
+    pilot: Pilot, density: ModelDensity, powers: Powers, rng: np.random.Generator
+) -> Pilot:
+    """Return the pilot as wide as the batch: without a power on its likelihood, it is wider."""
+    ends = rng.standard_normal((DIRECTIONS, len(pilot.mean)))
+    _, gradients = _score(density, pilot, powers)(np.concatenate([ends, -ends]))
+    up, down = np.split(gradients, 2)
+    curvature = np.sum((down - up) * ends) / (2 * np.sum(ends**2))
+    if not (np.isfinite(curvature) and curvature > 0):
+        return pilot
+    return pilot._replace(covariance=pilot.covariance / curvature)
+
+
 def _attempt(
     density: ModelDensity,
     pilot: Pilot,
@@ -88,12 +116,7 @@ def _attempt(
     rng: np.random.Generator,
     target_accept: float,
 ) -> Chains:
-    factor = pilot.factor
-
-    def score(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, gradients = density.tempered(pilot.mean + white @ factor.T, *powers)
-        return values, gradients @ factor
-
+    score = _score(density, pilot, powers)
     mode = own_mode(score, len(pilot.mean))
     start = mode + rng.standard_normal((chains, mode.size))
     return sample_chains(score, start, tune=tune, draws=draws, rng=rng, target_accept=target_accept)
@@ -103,8 +126,10 @@ def have_met(draws: np.ndarray, stats: xr.Dataset) -> bool:
     """Tell whether chains (chain, draw, parameter) are of one distribution, and worth enough."""
     if "diverging" in stats and stats["diverging"].mean() > MOST_DIVERGING:
         return False
-    if "acceptance_rate" in stats and stats["acceptance_rate"].mean() < LEAST_ACCEPTED:
-        return False
+    # of each chain: one that stays where it is may be in the middle of the others
+    if "acceptance_rate" in stats:
+        if stats["acceptance_rate"].mean("draw").min() < LEAST_ACCEPTED:
+            return False
     chains, length, _ = draws.shape
     return bool(effective_sizes(draws).min() > LEAST_EFFECTIVE * chains * length)
 

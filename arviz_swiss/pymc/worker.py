@@ -292,8 +292,8 @@ def _wait_for(sampler: Any) -> Any:
 
 def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
     options = {"compute_convergence_checks": False, **task.settings.sample_kwargs}
-    if task.settings.nuts_sampler is not None:
-        options["nuts_sampler"] = task.settings.nuts_sampler
+    if task.settings.nuts_sampler is not None or task.settings.whitened:
+        options["nuts_sampler"] = task.settings.sampler
     if task.settings.sampler == "pymc":
         # the other samplers do not tell when they have compiled
         options.setdefault("callback", _at_first_draw(task.show_sampling))
