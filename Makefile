@@ -30,7 +30,7 @@ on = $(tox) $(if $(STACKS),--skip-missing-interpreters false) \
 .PHONY: help demo test test-all notebooks docs paper lint format bench clean
 
 help:
-	@echo "make demo       run the demonstration: split, sample, merge, compare"
+	@echo "make demo       run the demonstration: 200,000 rows, divided and whole, compared"
 	@echo "make test       run the tests on this Python ($(stack))"
 	@echo "make test-all   run them on every supported Python that is found"
 	@echo "make lint       check style, imports and types; make format mends the style"

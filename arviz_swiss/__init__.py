@@ -31,6 +31,7 @@ __all__ = [
     "fractionate",
     "inflate",
     "partition",
+    "sample",
     "sample_batches",
     # conquer
     "merge",
@@ -53,7 +54,7 @@ __all__ = [
     "MergeWarning",
 ]
 
-_NEED_PYMC = ("BatchError", "fractionate", "inflate", "sample_batches")
+_NEED_PYMC = ("BatchError", "fractionate", "inflate", "sample", "sample_batches")
 
 
 def __getattr__(name: str) -> Any:

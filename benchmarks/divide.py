@@ -1,114 +1,118 @@
-"""Measure what dividing saves: a logistic regression of 100,000 rows, in 8 batches and whole.
+"""Measure what dividing saves: `az_swiss.sample` against `pm.sample` of all rows.
 
-Run ``python benchmarks/divide.py``. Each run is a process of its own, with an empty compilation
-cache first ("cold") and with what that left ("warm"). CPU and wall-clock seconds hold everything:
-imports, compilation, sampling and, for the batches, the merge. Both runs take 1000 draws in each
-of two chains after 1000 of warmup, of every batch or of all rows; both use nutpie and two cores.
+    python benchmarks/divide.py [flights] [all-flights] [student] --references FOLDER
+
+Whole is `pm.sample` with nutpie, 2 chains of 1000 draws after 1000 of warm-up, on two cores;
+divided is `az_swiss.sample` as it comes. Each run is a process of its own, with empty compilation
+caches first ("cold") and then with what that left ("warm"). CPU and wall-clock seconds hold
+everything: imports, compilation, sampling, merging, refining, certifying. Both are compared with a
+reference (``references.py``) that is made once and kept in FOLDER. With ``--repeats 3`` figures are
+medians.
 """
 
-import json
-import os
-import resource
-import subprocess
-import sys
+import argparse
 import tempfile
-import time
 import warnings
 
+import fresh
 import numpy as np
+import references
+from problems import PROBLEMS
 
-ROWS, COLUMNS, BATCHES, CORES = 100_000, 10, 8, 2
-
-
-def main():
-    """Run both ways, cold and warm, and print the table."""
-    print(f"logistic regression, {ROWS} x {COLUMNS}: {BATCHES} batches against all rows at once")
-    print(f"{'':>14} {'CPU s':>8} {'wall s':>8} {'ESS':>8} {'CPU s per 1000 ESS':>20}")
-    with tempfile.TemporaryDirectory() as folder:
-        for state in ("cold", "warm"):
-            whole, divided = (measure(way, folder) for way in ("whole", "divided"))
-            for way, found in (("whole", whole), ("divided", divided)):
-                cost = 1000 * found["cpu"] / found["ess"]
-                print(
-                    f"{f'{way}, {state}':>14} {found['cpu']:8.1f} {found['wall']:8.1f} "
-                    f"{found['ess']:8.0f} {cost:20.1f}"
-                )
-            cheaper = whole["cpu"] / whole["ess"] / (divided["cpu"] / divided["ess"])
-            faster = whole["wall"] / whole["ess"] / (divided["wall"] / divided["ess"])
-            shift = np.abs(np.subtract(whole["mean"], divided["mean"]) / whole["sd"]).max()
-            print(
-                f"{state}: dividing takes {cheaper:.1f} times less CPU (target 3) and "
-                f"{faster:.1f} times less wall-clock time for the same effective draws, "
-                f"{whole['wall'] / divided['wall']:.2f} times less for the whole job; "
-                f"largest shift of a mean {shift:.2f} sds",
-                flush=True,
-            )
+COLUMNS = "{:>14}{:>8}{:>8}{:>6}{:>8}{:>8}{:>13}{:>8}{:>8}"
+HEAD = ("", "CPU s", "wall s", "GB", "least", "median", "Mahalanobis", "chance", "shift")
 
 
-def measure(way, folder):
-    """Return what one run in a new process cost and found."""
-    flags = f"base_compiledir={folder}/{way}"
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    answer = subprocess.run(
-        [sys.executable, __file__, way],
-        env=os.environ | {"PYTENSOR_FLAGS": flags, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads(answer.stdout.splitlines()[-1]) | {"cpu": cpu, "wall": wall}
+def main(names, repeats, rows, folder):
+    for name in names:
+        problem = PROBLEMS[name]
+        with tempfile.TemporaryDirectory() as work:
+            data = fresh.write_data(problem, rows or problem.rows, work)
+            with np.load(data) as file:
+                shape = file["X"].shape
+            print(f"\n{name}: {problem.title}, {shape[0]} x {shape[1]}", flush=True)
+            reference = references.load(name, problem, shape[0], data, folder)
+            print(f"reference: {reference}")
+            found = measure(name, problem, data, repeats, reference)
+        print(COLUMNS.format(*HEAD))
+        for state, targets in problem.targets.items():
+            print_state(state, found[state, "whole"], found[state, "divided"], targets)
 
 
-def simulate():
-    """Return the features, an intercept first, and the outcomes."""
-    rng = np.random.default_rng(0)
-    features = rng.standard_normal((ROWS, COLUMNS))
-    features[:, 0] = 1
-    logits = features @ rng.normal(0, 0.5, COLUMNS)
-    return {"X": features, "y": (rng.random(ROWS) < 1 / (1 + np.exp(-logits))).astype(int)}
+def measure(name, problem, data, repeats, reference):
+    """Return the figures of both ways in each state."""
+
+    def judge(runs):
+        figures = {way: figures_of(run, reference) for way, run in runs.items()}
+        whole, divided = (references.effective_draws(runs[way]) for way in ("whole", "divided"))
+        figures["divided"]["ratio"] = float((divided / whole).min())
+        figures["divided"]["certified"] = runs["divided"].facts.get("verdict") == "certified"
+        return figures
+
+    ways = {"whole": ("whole", {}), "divided": ("divided", {})}
+    return fresh.repeat(ways, name, data, tuple(problem.targets), repeats, judge)
 
 
-def build(data):
-    """Return the model of some rows."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 2, shape=COLUMNS)
-        logits = pm.Data("X", data["X"]) @ beta
-        pm.Bernoulli("y", logit_p=logits, observed=pm.Data("y_data", data["y"]))
-    return model
-
-
-def run(way):
-    """Sample one way and print the effective size, means and sds as JSON."""
-    import arviz as az
-    import pymc as pm
-
-    import arviz_swiss as az_swiss
-    from arviz_swiss.data import containers
-
-    settings = {"nuts_sampler": "nutpie", "chains": 2, "random_seed": 1, "progressbar": False}
-    if way == "whole":
-        with build(simulate()):
-            found = pm.sample(cores=CORES, **settings)
-    else:
-        idatas = az_swiss.sample_batches(build, simulate(), batches=BATCHES, **settings)
-        found = az_swiss.merge(idatas)
-    posterior = containers.read(found).groups["posterior"]
-    draws = posterior["beta"]
-    summary = {
-        "ess": float(az.ess(posterior)["beta"].min()),
-        "mean": draws.mean(("chain", "draw")).values.tolist(),
-        "sd": draws.std(("chain", "draw")).values.tolist(),
+def figures_of(run, reference):
+    """Return cost, effective draws and accuracy of a run."""
+    sizes = references.effective_draws(run)
+    return {
+        "cpu": run.cpu,
+        "wall": run.wall,
+        "gigabytes": run.gigabytes,
+        "least": float(sizes.min()),
+        "median": float(np.median(sizes)),
+        **references.accuracy(run, reference),
+        "chance": references.noise(run.draws, reference.covariance),
     }
-    print(json.dumps(summary))
+
+
+def print_state(state, whole, divided, targets):
+    """Print the rows of one state of the caches, and what must hold of them."""
+    for way, figures in (("whole", whole), ("divided", divided)):
+        print(
+            COLUMNS.format(
+                f"{way}, {state}",
+                f"{figures['cpu']:.1f}",
+                f"{figures['wall']:.1f}",
+                f"{figures['gigabytes']:.1f}",
+                f"{figures['least']:.0f}",
+                f"{figures['median']:.0f}",
+                f"{figures['mahalanobis']:.3f}",
+                f"{figures['chance']:.3f}",
+                f"{figures['shift']:.3f}",
+            )
+        )
+    cpu, wall = (whole[what] / divided[what] for what in ("cpu", "wall"))
+    distance, limit = divided["mahalanobis"], 2 * whole["chance"]
+    checks = [
+        (f"{cpu:.1f} times less CPU time (at least {targets[0]})", cpu >= targets[0]),
+        (f"{wall:.1f} times less wall-clock time (at least {targets[1]})", wall >= targets[1]),
+        (
+            f"effective draws of every parameter {divided['ratio']:.2f} times the whole run's "
+            "or more (at least 1)",
+            divided["ratio"] >= 1,
+        ),
+        (
+            f"Mahalanobis distance {distance:.3f} (at most {limit:.3f}, twice the whole run's "
+            "chance)",
+            distance <= limit,
+        ),
+        ("certified, every run", divided["certified"]),
+    ]
+    for text, holds in checks:
+        print(f"  {'holds ' if holds else 'MISSED'}  {state}: {text}", flush=True)
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What dividing saves.")
+    parser.add_argument("problems", nargs="*", default=["flights"], metavar="problem")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="fewer rows, to try it out")
+    parser.add_argument("--references", required=True, metavar="FOLDER")
+    arguments = parser.parse_args()
+    known = [name for name, problem in PROBLEMS.items() if problem.targets]
+    if unknown := set(arguments.problems) - set(known):
+        parser.error(f"no problem {', '.join(unknown)}. There are {', '.join(known)}.")
     warnings.simplefilter("ignore")
-    if len(sys.argv) > 1:
-        run(sys.argv[1])
-    else:
-        main()
+    main(arguments.problems, arguments.repeats, arguments.rows, arguments.references)

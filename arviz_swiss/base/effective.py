@@ -1,4 +1,4 @@
-"""What dependent draws are worth in independent ones, for many series at once.
+"""What dependent draws are worth in independent ones, for many series at once, and by chance.
 
 For tests and errors, where speed counts; what users read is ArviZ's estimate (`data.statistics`).
 """
@@ -8,9 +8,12 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.stats import f, norm, rankdata
 
 QUICK_PARAMETERS = 4
 QUICK_DRAWS = 500
+# So often the variance of chain means is estimated anew.
+MEAN_ROUNDS = 4
 
 
 def effective_sizes(series: np.ndarray) -> np.ndarray:
@@ -25,15 +28,99 @@ def effective_sizes(series: np.ndarray) -> np.ndarray:
        https://doi.org/10.1214/ss/1177011137
     """
     chains, length, _ = series.shape
-    centred = series - series.mean(axis=(0, 1))
+    correlations = _autocorrelations(series - series.mean(axis=(0, 1)))
+    return chains * length / np.clip(_summed(correlations), 1.0, chains * length)
+
+
+def _autocorrelations(centred: np.ndarray) -> np.ndarray:
+    """Return the autocorrelations (lag, column) of all chains together; zero for a constant."""
+    length = centred.shape[1]
     spectrum = np.fft.rfft(centred, 2 * length, axis=1)
     lags = np.fft.irfft(np.abs(spectrum) ** 2, 2 * length, axis=1)[:, :length].sum(axis=0)
-    correlations = lags / np.where(lags[0] > 0, lags[0], 1.0)
-    even = correlations[: length - length % 2]
+    return lags / np.where(lags[0] > 0, lags[0], 1.0)
+
+
+def _summed(correlations: np.ndarray) -> np.ndarray:
+    """Return autocorrelation times: twice the sum up to the first pair with a negative sum."""
+    even = correlations[: len(correlations) - len(correlations) % 2]
     pairs = even[::2] + even[1::2]
     kept = np.cumprod(pairs > 0, axis=0)
-    times = 2 * np.sum(np.minimum.accumulate(pairs, axis=0) * kept, axis=0) - 1
-    return chains * length / np.clip(times, 1.0, chains * length)
+    return 2 * np.sum(np.minimum.accumulate(pairs, axis=0) * kept, axis=0) - 1
+
+
+def times_within(series: np.ndarray) -> np.ndarray:
+    """Return the autocorrelation time of each column of (chain, draw, column), one at least.
+
+    Chains are centred each on its own mean, so that one which lies elsewhere does not seem slow. By
+    that the autocovariances come out too small by the variance of a chain's mean, which the time
+    itself tells, and which is given back to them.
+    """
+    length = series.shape[1]
+    correlations = _autocorrelations(series - series.mean(axis=1, keepdims=True))
+    times = np.clip(_summed(correlations), 1.0, length)
+    taper = 1 - np.arange(length)[:, None] / length
+    for _ in range(MEAN_ROUNDS):
+        share = np.minimum(times / length, 0.9)
+        lost = share / (1 - share)
+        times = np.clip(_summed((correlations + lost * taper) / (1 + lost)), 1.0, length)
+    return times
+
+
+def rhat_by_chance(chance: float, chains: int, length: int, effective: np.ndarray) -> np.ndarray:
+    r"""Return the R-hat that converged chains of a length exceed with a chance.
+
+    Means of m chains of one distribution, each of n draws worth k independent ones, scatter with
+    the variance :math:`\sigma^2 / k`, so that with F of m - 1 and m (k - 1) degrees of freedom
+
+    .. math:: \hat R^2 = (n - 1) / n + F / k.
+    """
+    degrees = chains * np.maximum(effective - 1, 0.1)
+    return np.sqrt((length - 1) / length + f.isf(chance, chains - 1, degrees) / effective)
+
+
+def sizes_within(series: np.ndarray) -> np.ndarray:
+    """Return what each column of (chain, draw, column) is worth, by autocorrelation within chains.
+
+    The less of normal scores of the draws and of their distances from the median. Chains that
+    disagree are worth as much as others: that is for R-hat to tell.
+    """
+    distances = np.abs(series - np.median(series, axis=(0, 1)))
+    times = [times_within(_normal_scores(x)) for x in (series, distances)]
+    return series.shape[0] * series.shape[1] / np.maximum(*times)
+
+
+def rhat_limits(
+    chains: int, length: int, sizes: np.ndarray, chance: float, least: float = 0.0
+) -> np.ndarray:
+    """Return the R-hat that draws worth `sizes` within their chains exceed with a chance.
+
+    R-hat is that of `data.statistics`: the larger one of normal scores of the draws and of their
+    distances from the median, with chains split in two, a single one in four. Nothing is excused by
+    draws being worth fewer than `least`.
+    """
+    pieces = 4 if chains == 1 else 2 * chains
+    each = chains * length // pieces
+    effective = np.minimum(np.maximum(sizes, least) / pieces, each)
+    return rhat_by_chance(chance / 2, pieces, each, effective)
+
+
+def _normal_scores(series: np.ndarray) -> np.ndarray:
+    rows = series.reshape(-1, series.shape[-1])
+    return norm.ppf((rankdata(rows, axis=0) - 0.375) / (len(rows) + 0.25)).reshape(series.shape)
+
+
+def size_by_chance(size: float, chance: float) -> float:
+    """Return the estimate by `sizes_within` that a true size falls short of with a chance, at most.
+
+    The log of an estimate has a variance that goes with one over the size [1]_; in the lower tail,
+    which is what counts here, 30 over the size covers even a single chain of 150 draws.
+
+    References
+    ----------
+    .. [1] Sokal (1997), Monte Carlo methods in statistical mechanics: foundations and new
+       algorithms. https://doi.org/10.1007/978-1-4899-0319-8_6
+    """
+    return float(size * np.exp(norm.ppf(chance) * np.sqrt(30 / size)))
 
 
 def quick_squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:

@@ -4,13 +4,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from arviz_swiss.base.effective import size_by_chance
 from arviz_swiss.base.heterogeneity import DISAGREE_ALL, name_disagreeing
 from arviz_swiss.checking.evidence import Evidence, Finder, Finding
-from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY, widths
+from arviz_swiss.checking.statistics import (
+    FALSE_ALARM,
+    STUCK,
+    VALLEY,
+    needed_effective,
+    widths,
+)
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged
 
-FEW_EFFECTIVE = 100
 WIDE = 3.0
 ALONE = 0.9
 # How far a shape must exceed twice its noise.
@@ -55,9 +61,9 @@ def find_stuck(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_unconverged(evidence: Evidence) -> Iterator[Finding]:
-    """Find batches whose chains differ from each other."""
-    rhat = evidence.values("rhat")
-    for label, parameter, at in bad_batches(evidence, rhat, RHAT):
+    """Find batches whose chains differ from each other, by more than chance allows."""
+    rhat, limit = evidence.values("rhat"), evidence.values("rhat_limit")
+    for label, parameter, at in bad_batches(evidence, rhat / limit, 1.0):
         yield Finding(
             "did not converge",
             (label,),
@@ -68,14 +74,29 @@ def find_unconverged(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_few_effective(evidence: Evidence) -> Iterator[Finding]:
-    """Find batches with few effective draws."""
-    least = np.fmin(evidence.values("ess_bulk"), evidence.values("ess_tail"))
-    for label, parameter, at in bad_batches(evidence, -least, -FEW_EFFECTIVE):
+    """Find batches with too few effective draws, by more than chance explains.
+
+    One of many parameters may have few by chance. In the median parameter that is less likely, the
+    more parameters there are.
+    """
+    sizes = evidence.values("ess_within")
+    batches, parameters = sizes.shape
+    needed = needed_effective(parameters)
+    limit = size_by_chance(needed, FALSE_ALARM / 2 / sizes.size)
+    # by chance the log of a median of so many varies less
+    middle = np.median(sizes, axis=1, keepdims=True)
+    margin = np.log(size_by_chance(needed, FALSE_ALARM / 2 / batches) / needed)
+    shortfall = np.fmax(limit / sizes, needed * np.exp(margin / np.sqrt(parameters)) / middle)
+    for label, _, (position, _) in bad_batches(evidence, shortfall, 1.0):
+        at = int(np.argmin(sizes[position]))
+        count, where = sizes[position, at], evidence.merged.parameters[at]
+        if count > limit:
+            count, where = middle[position, 0], "the median parameter"
         yield Finding(
             "few effective draws",
             (label,),
-            f"{label} has only {least[at]:.0f} effective draws of {parameter}.",
-            f"draw at least {FEW_EFFECTIVE} effective draws of every parameter in this batch.",
+            f"{label} has only {count:.0f} effective draws of {where}.",
+            f"draw at least {needed} effective draws of every parameter in this batch.",
         )
 
 

@@ -24,6 +24,7 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged, open_merged
+from arviz_swiss.merging.records import describe_pilot
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -51,6 +52,10 @@ class Report:
 
         - `rhat`, `ess_bulk`, `ess_tail`: rank-normalised split R-hat and effective sizes of the
           batch's own draws, before the merge (between merged batches R-hat is 1 by construction);
+        - `rhat_limit`: the R-hat that any parameter of any batch exceeds by chance alone in one
+          merge of a hundred, with so many effective draws, and 1.05 at least;
+        - `ess_within`: effective size by autocorrelation within chains alone, bulk or spread, which
+          varies less by chance than the others where draws are few;
         - `width`: its sd over the median batch's;
         - `skewness`, `kurtosis` (excess), `least` and `greatest` (of the draws), and `valley`, the
           depth of the deepest valley between two modes that rise above it with at least 5% of the
@@ -147,7 +152,8 @@ def judge(merged: Merged) -> Report:
     statistics = draw_statistics(merged)
     findings = tuple(find_all(merged, statistics))
     evidence = Evidence(merged, statistics)
-    lines = [_certified(merged), _merged_what(merged), _in_doubt(evidence, findings)]
+    lines = [_certified(merged), _rival(merged), _merged_what(merged)]
+    lines.append(_in_doubt(evidence, findings))
     if not merged.is_moved:
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
@@ -156,7 +162,7 @@ def judge(merged: Merged) -> Report:
     if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
-    lines += [merged.refinement.describe(), *_lacking(merged)]
+    lines += [merged.refinement.describe(), *_of_run(merged), *_lacking(merged)]
     return Report("\n".join(line for line in lines if line), findings, statistics)
 
 
@@ -190,6 +196,30 @@ def _certified(merged: Merged) -> str:
         return f"{text[0].upper()}{text[1:]}"
     status = certificate.verdict.status.capitalize()
     return f"{status} (k-hat {certificate.khat:.2f}): see the first finding."
+
+
+def _rival(merged: Merged) -> str:
+    """Return what the pilot's Gaussian alone would have got, where a certificate tells."""
+    if merged.certificate is None:
+        return ""
+    pilot = merged.groups.get(schema.PILOT)
+    how = "" if pilot is None else str(pilot.attrs.get(schema.HOW, ""))
+    return describe_pilot(merged.certificate, how)
+
+
+def _of_run(merged: Merged) -> Iterator[str]:
+    """Give what `sample` chose, and what did not go as planned."""
+    if schema.RUN not in merged.groups:
+        return
+    attrs = merged.groups[schema.RUN].attrs
+    yield f"Sampled as {attrs[schema.RULE]}"
+    if plain := attrs[schema.PLAIN]:
+        yield f"All batches were sampled with a full warm-up, without a pilot: {plain}."
+    if batches := attrs[schema.RESAMPLED_BATCHES]:
+        labels = brief(batches.split(","), MOST_LISTED)
+        yield f"Sampled with a full warm-up, because short chains did not do: {labels}."
+    if skipped := attrs[schema.SKIPPED]:
+        yield f"Neither refined nor certified: {skipped}."
 
 
 def _lacking(merged: Merged) -> Iterator[str]:

@@ -15,20 +15,26 @@ from arviz_swiss.base.distances import (
     skewness,
     valleys,
 )
+from arviz_swiss.base.effective import rhat_limits, sizes_within
 from arviz_swiss.data import schema
 from arviz_swiss.data.statistics import convergence, kde
 from arviz_swiss.merging.merged import Merged
 
-# R-hat of well-mixed chains stays below 1.01 with thousands of effective draws; with hundreds, the
-# largest over many batches and parameters reaches 1.04 by chance.
+# Less does no harm to a merge, however certain.
 RHAT = 1.05
+# Chance that any of all parameters and batches exceeds its limit though all chains converged.
+FALSE_ALARM = 0.01
+# Effective draws that a batch's moments need: so many, and so many a parameter.
+FEW_EFFECTIVE, FEW_A_PARAMETER = 100, 5
 STUCK = 1e-3
 VALLEY = 0.3
 
 DESCRIPTIONS = {
     "rhat": "rank-normalised split R-hat of the batch's own chains",
+    "rhat_limit": "largest R-hat that chance allows, with so few effective draws; 1.05 at least",
     "ess_bulk": "bulk effective sample size of the batch's own draws",
     "ess_tail": "tail effective sample size of the batch's own draws",
+    "ess_within": "effective size of the batch's own draws by autocorrelation within chains alone",
     "divergences": "divergent transitions",
     "width": "batch sd over the median batch's, as if all had the same power of the prior",
     "skewness": "skewness of the batch's own draws",
@@ -75,7 +81,24 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
 def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
     columns = (np.ascontiguousarray(np.moveaxis(draws, -1, 0)) for draws in batches)
     values = np.array([[convergence(column) for column in batch] for batch in columns])
-    return dict(zip(("rhat", "ess_bulk", "ess_tail"), np.moveaxis(values, -1, 0), strict=True))
+    chance = FALSE_ALARM / values[..., 0].size
+    needed = needed_effective(values.shape[1])
+    within = np.array([sizes_within(draws) for draws in batches])
+    limits = [
+        rhat_limits(draws.shape[0], draws.shape[1], sizes, chance, needed)
+        for draws, sizes in zip(batches, within, strict=True)
+    ]
+    names = ("rhat", "ess_bulk", "ess_tail")
+    return {
+        **dict(zip(names, np.moveaxis(values, -1, 0), strict=True)),
+        "rhat_limit": np.fmax(RHAT, limits),
+        "ess_within": within,
+    }
+
+
+def needed_effective(parameters: int) -> int:
+    """Return how many effective draws the moments of so many parameters need."""
+    return max(FEW_EFFECTIVE, FEW_A_PARAMETER * parameters)
 
 
 def widths(maps: xr.Dataset) -> np.ndarray:
@@ -104,7 +127,8 @@ def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, 
     """
     sizes = np.array([len(matrix) for matrix in rows])
     effective = np.fmin(values["ess_bulk"], sizes[:, None])
-    odd = (values["rhat"] > RHAT) | (values["width"] < STUCK) | (values["valley"] > VALLEY)
+    odd = values["rhat"] > values["rhat_limit"]
+    odd |= (values["width"] < STUCK) | (values["valley"] > VALLEY)
     among = np.asarray(~odd.any(axis=1))
     if 2 * among.sum() < len(rows) or among.sum() < 2:
         among[:] = True

@@ -10,13 +10,20 @@ from scipy.special import logsumexp
 from arviz_swiss.base import weights
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.correcting.full_posterior import LogDensities
+from arviz_swiss.correcting.pilot import PilotDraws, weigh_pilot
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
 from arviz_swiss.data import containers, schema, statistics
 from arviz_swiss.data.layout import flatten
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.records import CERTIFIED, NOT_CERTIFIED, USABLE, Verdict
+from arviz_swiss.merging.records import (
+    CERTIFIED,
+    GOOD_KHAT,
+    NOT_CERTIFIED,
+    USABLE,
+    USABLE_KHAT,
+    Verdict,
+)
 
-GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
 # ArviZ fits a Pareto distribution to a fifth of the weights, and to no fewer than five.
 FEWEST = 25
 # In sds, of any direction: more than this and the draws are not to be used without their weights.
@@ -73,7 +80,11 @@ class Evidence(NamedTuple):
 
 
 def build_certificate(
-    opened: Merged, thinned: Thinned, logs: LogDensities, rng: np.random.Generator
+    opened: Merged,
+    thinned: Thinned,
+    logs: LogDensities,
+    pilot: PilotDraws,
+    rng: np.random.Generator,
 ) -> xr.Dataset:
     """Return the group `swiss_certificate`; `rng` is for the noise of what the weights change."""
     weighed = _weigh(thinned, logs)
@@ -102,19 +113,20 @@ def build_certificate(
         undone=bool(refinement.undone),
         method=opened.method,
     )
-    dataset = _dataset(opened, thinned, weighed, provenance, evidence)
+    columns = _columns(opened, thinned, weighed, provenance, evidence)
+    columns |= weigh_pilot(pilot, logs.beside)
+    dataset = _dataset(opened, thinned, columns)
     return dataset.assign_attrs(judge(evidence)._asdict())
 
 
-def _dataset(
+def _columns(
     opened: Merged, thinned: Thinned, weighed: Weighed, provenance: Provenance, evidence: Evidence
-) -> xr.Dataset:
-    """Return the variables of the certificate, each with its meaning."""
-    picked = opened.draws.isel(draw=thinned.draws)
-    flat = flatten(picked[opened.layout.names])
+) -> dict[str, tuple[Any, Any]]:
+    """Return the dimensions and values of the certificate's variables."""
+    flat = _flat(opened, thinned)
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
     shape, change = (opened.sizes[0], thinned.draws.size), evidence.change
-    columns: dict[str, tuple[Any, Any]] = {
+    return {
         "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
         "log_ratio": (containers.SAMPLE_DIMS, weighed.ratios.reshape(shape)),
         "khat": ((), weighed.khat),
@@ -130,9 +142,20 @@ def _dataset(
         "covariance_error": ((), change.stretch_error),
         "overlap_error": ((), weighed.overlap_error),
     }
+
+
+def _flat(opened: Merged, thinned: Thinned) -> xr.DataArray:
+    """Return the draws that were weighed on their own scale, flattened along `parameter`."""
+    return flatten(opened.draws.isel(draw=thinned.draws)[opened.layout.names])
+
+
+def _dataset(opened: Merged, thinned: Thinned, columns: dict[str, tuple[Any, Any]]) -> xr.Dataset:
+    """Return the variables of the certificate, each with its meaning."""
+    picked = opened.draws.isel(draw=thinned.draws)
     meanings = schema.VARIABLES[schema.CERTIFICATE]
     coords: dict[str, Any] = {name: picked[name].variable for name in ("chain", "draw", "batch")}
-    coords |= {"batch_label": np.array(opened.labels), "parameter": flat["parameter"].values}
+    coords["batch_label"] = np.array(opened.labels)
+    coords["parameter"] = _flat(opened, thinned)["parameter"].values
     return xr.Dataset(
         {k: (dims, v, {"description": meanings[k]}) for k, (dims, v) in columns.items()}, coords
     )

@@ -14,6 +14,7 @@ from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificat
 from arviz_swiss.correcting.densities import Source, batch_densities, space_for_models
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
+from arviz_swiss.correcting.pilot import draw_pilot
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import MergeWarning
@@ -71,7 +72,9 @@ def certify(
         `sd_shift` from the unweighted, in sds; `mahalanobis_shift` and `covariance_change`, the
         same in the direction where they are largest, in the space of the merge, with their Monte
         Carlo errors `mahalanobis_error` and `covariance_error`; `overlap_error`, of the log weights
-        where batches barely overlap. Its attribute `status` is "certified", "usable" or "not
+        where batches barely overlap. Where the object holds a pilot, as `sample` makes it,
+        `pilot_khat` and `pilot_effective_size` of `pilot_draws` draws say what the pilot's Gaussian
+        alone would have got. The attribute `status` is "certified", "usable" or "not
         certified", `reason` and `remedy` say why and what to do; `report` writes them out.
 
         Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
@@ -162,15 +165,22 @@ def certify(
     both = (opened.maps[name].values.tolist() for name in ("power", "prior_power"))
     powers = dict(zip(opened.labels, zip(*both, strict=True), strict=True))
     _check_potentials(matched, powers)
+    pilot = draw_pilot(opened, draws, rng)
     with (
         progress(len(matched), "Certifying", progressbar) as advance,
         evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
     ):
         logs = log_densities(
-            evaluate, opened.labels, thinned.merged, thinned.original, thinned.owners, powers
+            evaluate,
+            opened.labels,
+            thinned.merged,
+            thinned.original,
+            thinned.owners,
+            powers,
+            beside=pilot.points,
         )
     _check_own(opened.labels, logs.batches, thinned.owners)
-    certificate = build_certificate(opened, thinned, logs, rng)
+    certificate = build_certificate(opened, thinned, logs, pilot, rng)
     result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
     record = read_certificate(result)
     if record is not None and not record.is_certified:

@@ -27,10 +27,14 @@ OUTSIDE = (
 
 
 class Request(NamedTuple):
-    """One method of a density, and the points where it is wanted."""
+    """One method of a density, and the points where it is wanted.
+
+    If `anywhere`, points may be outside the support: what is not a number is minus infinity.
+    """
 
     method: str
     points: np.ndarray
+    anywhere: bool = False
 
 
 class NotFinite(ValueError):
@@ -221,17 +225,21 @@ def _keep(task: Task) -> Kept:
 def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:
     """Return one method's values, block by block, after checking their shape."""
     points = request.points
+    expected = points.shape if request.method.startswith("grad_") else points.shape[:1]
+    if not len(points):
+        return np.empty(expected)
     blocks = [
         _called(kept.density, label, request.method, points[start : start + kept.at_once])
         for start in range(0, len(points), kept.at_once)
     ]
     values = np.concatenate([np.atleast_1d(block) for block in blocks])
-    expected = points.shape if request.method.startswith("grad_") else points.shape[:1]
     if values.shape != expected:
         raise ValueError(
             f'batch "{label}": {request.method} gave shape {values.shape} for {len(points)} points '
             f"of {points.shape[1]} parameters, expected {expected}."
         )
+    if request.anywhere:
+        return np.where(values < np.inf, values, -np.inf)
     if np.isnan(values).any() or (values == np.inf).any():
         wrong = points[~np.isfinite(values).reshape(len(points), -1).all(axis=1)][0]
         raise NotFinite(

@@ -28,21 +28,24 @@ def full_score(scores: Scores) -> np.ndarray:
 
 
 def all_scores(
-    evaluate: Evaluate, labels: Sequence[str], points: np.ndarray, parameters: Iterable[str]
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    points: np.ndarray,
+    parameters: Iterable[str],
+    compare: bool = True,
 ) -> Scores:
-    """Return the gradients that make up the full posterior's; errors name the parameters."""
-    requests = {
-        label: [
-            Request("grad_log_likelihood", points),
-            Request("grad_log_prior", points if label == labels[0] else points[:PROBES]),
-        ]
-        for label in labels
-    }
-    requests[labels[0]].append(Request("log_prior", points))
+    """Return the gradients that make up the full posterior's; errors name the parameters.
+
+    Priors are compared if so wanted: that once is enough.
+    """
+    requests = {label: [Request("grad_log_likelihood", points)] for label in labels}
+    requests[labels[0]] += [Request("grad_log_prior", points), Request("log_prior", points)]
+    for label in labels[1:] if compare else ():
+        requests[label].append(Request("grad_log_prior", points[:PROBES]))
     answers = evaluate(requests)
     _check_inside(points, answers[labels[0]][2], parameters)
     prior = answers[labels[0]][1]
-    for label in labels[1:]:
+    for label in labels[1:] if compare else ():
         _check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
     return Scores(prior, {label: answers[label][0] for label in labels})
 
@@ -63,12 +66,14 @@ def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Iterab
 class LogDensities(NamedTuple):
     """Log densities of the full posterior, (draws,), and of the batches, (batch, draws).
 
-    `scores` are the gradients of each batch's log density at its own draws.
+    `scores` are the gradients of each batch's log density at its own draws; `beside` is the full
+    posterior's log density at other points.
     """
 
     full: np.ndarray
     batches: np.ndarray
     scores: list[np.ndarray]
+    beside: np.ndarray
 
 
 def log_densities(
@@ -78,37 +83,45 @@ def log_densities(
     original: Mapping[str, np.ndarray],
     owners: np.ndarray,
     powers: Mapping[str, tuple[float, float]],
+    beside: np.ndarray,
 ) -> LogDensities:
     """Return the log densities that importance weights need.
 
     `merged` are draws of all batches, each from the batch at the position in `owners`; `original`
     all of them moved back by the inverse of each batch's map; `powers` those of each batch's
-    likelihood and prior.
+    likelihood and prior; `beside` other points where the full posterior is wanted.
     """
-    requests = {
-        label: [
-            Request("log_likelihood", merged),
-            Request("log_prior", merged if label == labels[0] else merged[:PROBES]),
-            Request("log_likelihood", original[label]),
-            Request("log_prior", original[label]),
-            Request("grad_log_likelihood", original[label][owners == position]),
-            Request("grad_log_prior", original[label][owners == position]),
-        ]
-        for position, label in enumerate(labels)
-    }
-    answers = evaluate(requests)
-    prior = answers[labels[0]][1]
+    wanted = {}
+    for position, label in enumerate(labels):
+        is_first, moved_back = position == 0, original[label]
+        own = moved_back[owners == position]
+        wanted[label] = {
+            "full": Request("log_likelihood", merged),
+            "full_prior": Request("log_prior", merged if is_first else merged[:PROBES]),
+            "likelihood": Request("log_likelihood", moved_back),
+            "prior": Request("log_prior", moved_back),
+            "likelihood_score": Request("grad_log_likelihood", own),
+            "prior_score": Request("grad_log_prior", own),
+            "beside": Request("log_likelihood", beside, anywhere=True),
+            "beside_prior": Request("log_prior", beside if is_first else beside[:0], anywhere=True),
+        }
+    given = evaluate({label: list(requests.values()) for label, requests in wanted.items()})
+    answers = {label: dict(zip(wanted[label], given[label], strict=True)) for label in labels}
+    first = answers[labels[0]]
     for label in labels[1:]:
-        first, other = prior[:PROBES], answers[label][1]
-        _check_same_prior(labels[0], label, _relative(first), _relative(other))
-    full = prior + sum(answers[label][0] for label in labels)
+        probes = first["full_prior"][:PROBES], answers[label]["full_prior"]
+        _check_same_prior(labels[0], label, *map(_relative, probes))
     batches, scores = [], []
     for label in labels:
-        power, prior_power = powers[label]
-        _, _, likelihood, own_prior, likelihood_score, prior_score = answers[label]
-        batches.append(power * likelihood + prior_power * own_prior)
-        scores.append(power * likelihood_score + prior_power * prior_score)
-    return LogDensities(full, np.array(batches), scores)
+        (power, prior_power), own = powers[label], answers[label]
+        batches.append(power * own["likelihood"] + prior_power * own["prior"])
+        scores.append(power * own["likelihood_score"] + prior_power * own["prior_score"])
+    return LogDensities(
+        first["full_prior"] + sum(own["full"] for own in answers.values()),
+        np.array(batches),
+        scores,
+        first["beside_prior"] + sum(own["beside"] for own in answers.values()),
+    )
 
 
 def _relative(values: np.ndarray) -> np.ndarray:

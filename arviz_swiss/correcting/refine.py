@@ -259,7 +259,7 @@ def _rounds(
         draws = opened.rows(*np.divmod(positions, length))
         at = (draws - start.mean) @ gaussian.map_between(start, moments).T + moments.mean
         try:
-            scores = all_scores(evaluate, labels, at, opened.parameters)
+            scores = all_scores(evaluate, labels, at, opened.parameters, compare=not history)
             history.append(gaussian.gradient_round(at, full_score(scores), moments))
         except (NotFinite, OutOfBounds, EvaluationFailed, np.linalg.LinAlgError) as error:
             if not history:

@@ -14,6 +14,8 @@ TRANSFORM = "swiss_transform"
 DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
+PILOT = "swiss_pilot"
+RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
 # Begins every name of ours.
 PREFIX = "swiss_"
@@ -60,6 +62,15 @@ THROUGH = "swiss_through"
 STATUS = "status"
 REASON = "reason"
 REMEDY = "remedy"
+
+# Attribute of `swiss_pilot`.
+HOW = "how"
+
+# Attributes of `swiss_run`.
+RULE = "rule"
+PLAIN = "plain"
+RESAMPLED_BATCHES = "with_full_warmup"
+SKIPPED = "skipped"
 
 # Dimensions of `swiss_transform` along which it holds the labels of all elements that were merged.
 ELEMENT = "swiss_element"
@@ -109,6 +120,8 @@ GROUPS = {
     TRANSFORM: "What was done to each batch, enough to undo it, and what `refine` did since.",
     DIAGNOSTICS: "What the batches' moments tell about the merge.",
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
+    PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
+    RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
 }
 
@@ -150,6 +163,13 @@ ATTRIBUTES = {
         REFINE_FLAG: "A word for what speaks against the last rounds of `refine`, if any.",
         REFINE_DOUBT: "The same as a sentence.",
         REFINE_REMEDY: "What to do about it.",
+    },
+    PILOT: {HOW: 'How it was found, such as "Laplace".'},
+    RUN: {
+        RULE: "How many batches and draws, and why.",
+        PLAIN: "Why batches were not whitened by a pilot, if they were not.",
+        RESAMPLED_BATCHES: "Batches whose whitened chains were no use, with commas.",
+        SKIPPED: "Why the merge was neither refined nor certified, if it was not.",
     },
     LOCAL_MAPS: {THROUGH: "Variables that others were moved as, by variable, as JSON."},
     CERTIFICATE: {
@@ -201,6 +221,14 @@ VARIABLES = {
         "effective_size": "effective size of the squared draws (estimated)",
         "precision_bias": "share by which few draws make the batch's sds too small in the pooling",
     },
+    PILOT: {
+        "mean": "Mean of the Gaussian.",
+        "covariance": "Its covariance.",
+    },
+    RUN: {
+        "seconds": "What each stage took on the clock.",
+        "cpu_seconds": "What it took of the processor, in this process.",
+    },
     CERTIFICATE: {
         "log_weight": "Pareto-smoothed log importance weights; their exponentials sum to 1",
         "log_ratio": "log ratio of full posterior and merged density; the ratios have mean 1",
@@ -219,5 +247,8 @@ VARIABLES = {
         "covariance_change": "largest relative change of an sd by the weights, in any direction",
         "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
         "overlap_error": "error of the log weights from how little the batches overlap",
+        "pilot_khat": "Pareto k-hat of draws of the pilot's Gaussian alone, if there is one",
+        "pilot_effective_size": "equally weighted draws that these are worth",
+        "pilot_draws": "how many of them were weighed",
     },
 }

@@ -71,11 +71,12 @@ def in_order(groups: Groups, group: str) -> Groups:
     maps = _along(maps, "parameter_bis", maps.get_index("parameter"), schema.TRANSFORM)
     ordered = {**groups, schema.TRANSFORM: maps}
     _check_draws(groups[group], maps, group)
-    if schema.DIAGNOSTICS in groups:
-        diagnostics = _transposed(groups[schema.DIAGNOSTICS])
-        for dim in ("batch", "parameter"):
-            diagnostics = _along(diagnostics, dim, maps.get_index(dim), schema.DIAGNOSTICS)
-        ordered[schema.DIAGNOSTICS] = diagnostics
+    for name in (schema.DIAGNOSTICS, schema.PILOT):
+        if name in groups:
+            dataset = _transposed(groups[name])
+            for dim in ("batch", "parameter", "parameter_bis"):
+                dataset = _along(dataset, dim, maps.get_index(dim), name)
+            ordered[name] = dataset
     draws = groups[group]
     for dim in SAMPLE_DIMS:
         if not (index := draws.get_index(dim)).is_monotonic_increasing:

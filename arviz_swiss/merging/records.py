@@ -8,6 +8,10 @@ import xarray as xr
 from arviz_swiss.data import schema
 
 CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
+# Below these k-hats draws are good, or good with their weights.
+GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
+# Relative difference of effective draws that counts for nothing.
+ALIKE = 0.1
 
 
 class Verdict(NamedTuple):
@@ -47,6 +51,27 @@ class Certificate(NamedTuple):
         status, reason, remedy = self.verdict
         advice = f" {remedy[0].upper()}{remedy[1:]}." if remedy else ""
         return f"{status} ({numbers}): {reason}.{advice}"
+
+
+def describe_pilot(certificate: Certificate, how: str) -> str:
+    """Return what the pilot's Gaussian alone would have got, in words; nothing without a pilot.
+
+    `how` says how the pilot was found, if that is known.
+    """
+    dataset = certificate.dataset
+    if "pilot_khat" not in dataset:
+        return ""
+    khat = float(dataset["pilot_khat"])
+    share = float(dataset["pilot_effective_size"] / dataset["pilot_draws"])
+    merged = float(dataset["effective_size"] / dataset["weighed"])
+    numbers = f"k-hat {khat:.2f}, {share:.0%} of its draws effective"
+    against = f"against {certificate.khat:.2f} and {merged:.0%} of the merged draws"
+    if khat < GOOD_KHAT and share >= (1 - ALIKE) * merged:
+        is_alike = certificate.is_certified and share <= (1 + ALIKE) * merged
+        would = "would have done as well" if is_alike else "would have done better"
+    else:
+        would = "would have done less well" if khat < USABLE_KHAT else "would not have done"
+    return f"The pilot's Gaussian alone{f' ({how})' if how else ''} {would}: {numbers}, {against}."
 
 
 def read_certificate(groups: dict[str, xr.Dataset]) -> Certificate | None:

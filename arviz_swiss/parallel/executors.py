@@ -192,7 +192,7 @@ def _submit(pool: Executor, function: Callable, label: str, task: Portable, firs
     except Exception as error:
         refused = RuntimeError(
             f"batch {label} could not be submitted, the executor takes no tasks: {error}. Pass an "
-            "executor that is running, or leave executor=None for a new pool of processes."
+            "executor that is running, or leave executor=None for a new pool."
         )
         if first:
             raise refused from error

@@ -22,6 +22,8 @@ from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
 
 SETTINGS = "settings.json"
+# Attribute of a result that tells the run it is of.
+RUN = "swiss_result_of"
 
 # What file systems without hard links say: exFAT, and many that are mounted over a network.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
@@ -184,6 +186,32 @@ def write_batch(folder: Path, label: str, idata: Any) -> None:
             error.errno,
             f"batch {label} was sampled but could not be saved in {folder}: {error.strerror}",
         ) from error
+
+
+def write_result(
+    folder: Path, name: str, groups: containers.Groups, attrs: Mapping[str, Any]
+) -> None:
+    """Write what a stage has made of a run, whole or not at all; `attrs` tell the run."""
+    tree = xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in groups.items()})
+    tree.attrs = {RUN: json.dumps(attrs)}
+    with _no_cluster_locks():
+        content = tree.to_netcdf(engine="h5netcdf")
+    with content:
+        _write_whole(_path(folder, name), content)
+
+
+def read_result(folder: Path, name: str, attrs: Mapping[str, Any]) -> containers.Groups | None:
+    """Read what a stage has made of this run into memory; None if it is not there or another."""
+    path = _path(folder, name)
+    if not path.exists():
+        return None
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as tree:
+            if tree.attrs.get(RUN) != json.dumps(attrs):
+                return None
+            return {str(k): node.to_dataset().load() for k, node in tree.children.items()}
+    except Exception:  # a damaged file is made anew
+        return None
 
 
 def read_batch(folder: Path, label: str, attrs: Mapping[str, Any] | None = None) -> Any | None:

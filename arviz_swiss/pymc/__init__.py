@@ -1,8 +1,10 @@
 """Everything that needs PyMC: tempered models, and a model's unconstrained space."""
 
+from arviz_swiss.pymc.batch_error import BatchError
 from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.inflate import inflate
-from arviz_swiss.pymc.sample_batches import BatchError, sample_batches
+from arviz_swiss.pymc.sample import sample
+from arviz_swiss.pymc.sample_batches import sample_batches
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.tempering import tempering_attrs
 
@@ -11,6 +13,7 @@ __all__ = [
     "ModelSpace",
     "fractionate",
     "inflate",
+    "sample",
     "sample_batches",
     "tempering_attrs",
 ]

@@ -12,13 +12,16 @@ from pytensor.graph.traversal import ancestors
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import compiles_once
-from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.graphs import UNCOMPILED, arrays_of
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.usage import check_uses_batch
 from arviz_swiss.pymc.worker import build_model, samples_compiled, temper
 
 PRIOR_TRIALS = 50
+# Bytes of data in models that are kept for threads of this process; others they build again. The
+# pilot of whitened batches needs all.
+BYTES_KEPT = 2**30
 
 
 class Probe(NamedTuple):
@@ -87,7 +90,9 @@ def check_models(
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)
     first, local = probes[0].structure, probes[0].structure.imputed
-    models = dict(zip(indices, (probe.model for probe in probes), strict=False)) if keep else {}
+    # the third probe is of no batch
+    batches = zip(indices, probes[:2], strict=False)
+    models = {label: probe.model for label, probe in batches} if keep else {}
     if len(probes) > 1:
         check_uses_batch(
             [probe.model for probe in probes], [probe.data for probe in probes], row_count(data)
@@ -97,8 +102,10 @@ def check_models(
         structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
         structure.check_same(first, second, local, probes[1].where)
         known = {probe.where: probe.structure for probe in probes[:2]}
+        held = sum(map(_bytes, models.values()))
         for label, model in _later_models(build, data, indices, settings.kind, known, local):
-            if keep:
+            held += _bytes(model)
+            if keep and (settings.whitened or held <= BYTES_KEPT):
                 models[label] = model
     rows = first.rows, row_count(data)
     temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
@@ -146,10 +153,17 @@ def _are_apart(models: Mapping[str, pm.Model]) -> bool:
     return True
 
 
+def _graphs(model: pm.Model) -> list[Any]:
+    return [*model.named_vars.values(), *model.rvs_to_values.values()]
+
+
+def _bytes(model: pm.Model) -> int:
+    return sum(array.nbytes for array in arrays_of(_graphs(model)))
+
+
 def _identities(model: pm.Model) -> set[int]:
-    graphs = [*model.named_vars.values(), *model.rvs_to_values.values()]
     held = {id(model)}
-    for var in ancestors(graphs):
+    for var in ancestors(_graphs(model)):
         if isinstance(var, SharedVariable):
             held.add(id(var))
         # numbers are the same wherever they occur

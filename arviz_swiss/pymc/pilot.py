@@ -25,7 +25,8 @@ CLIMBS = 2
 LEAST_EIGENVALUE = 1e-9
 # Drops of the log density one sd from the mode: a half of a Gaussian.
 LEAST_DROP, MOST_DROP = 0.05, 5.0
-NEWTON_STEPS, HALVINGS = 20, 8
+# Newton steps with one curvature, how often they are cut in half, and how many curvatures.
+NEWTON_STEPS, HALVINGS, CURVATURES = 8, 8, 8
 # Lengths of Newton steps in sds: where the mode is found well enough, and where a batch's is.
 CLOSE, NEAR = 0.02, 0.5
 
@@ -88,9 +89,7 @@ def laplace(
     try:
         mode = _climb(of_first, coordinates.start)
         precision = _curvature(of_first, mode, DIFFERENCE * _scales(of_first, mode))
-        mode = _newton(of_all, mode, precision)
-        precision = _curvature(of_all, mode, DIFFERENCE / np.sqrt(np.diag(precision)))
-        mode = _newton(of_all, mode, precision)
+        mode, precision = _follow(of_all, mode, precision)
         pilot = Pilot(coordinates.parameters, mode, _inverse(precision), LAPLACE)
         _check_drops(of_all, pilot)
     except (NotFinite, EvaluationFailed) as error:
@@ -125,7 +124,7 @@ def own_mode(score: Score, parameters: int) -> np.ndarray:
 
     There its curvature is about one, so that a Newton step is the gradient itself.
     """
-    return _newton(score, np.zeros(parameters), np.eye(parameters), NEAR, strict=False)
+    return _newton(score, np.zeros(parameters), np.eye(parameters), NEAR)[0]
 
 
 def _climb(score: Score, start: np.ndarray) -> np.ndarray:
@@ -202,34 +201,39 @@ def _curvature(score: Score, mode: np.ndarray, lengths: np.ndarray) -> np.ndarra
     return (precision + precision.T) / 2
 
 
+def _follow(score: Score, mode: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mode near a point, and the curvature there, from one that is about right."""
+    for _ in range(CURVATURES):
+        mode, is_reached = _newton(score, mode, precision)
+        precision = _curvature(score, mode, DIFFERENCE / np.sqrt(np.diag(precision)))
+        if is_reached:
+            return _newton(score, mode, precision)[0], precision
+    raise NoMode(f"{CURVATURES * NEWTON_STEPS} Newton steps did not reach the mode")
+
+
 def _newton(
-    score: Score,
-    point: np.ndarray,
-    precision: np.ndarray,
-    close: float = CLOSE,
-    strict: bool = True,
-) -> np.ndarray:
-    """Climb by Newton steps with one curvature, each cut in half until it leads upwards."""
+    score: Score, point: np.ndarray, precision: np.ndarray, close: float = CLOSE
+) -> tuple[np.ndarray, bool]:
+    """Climb by Newton steps with one curvature, each cut in half until it leads upwards.
+
+    Returns where they lead, and whether that is so close to the mode.
+    """
     factor = _factor(precision)
     value, gradient = _try(score, point)
     for _ in range(NEWTON_STEPS):
         step = linalg.cho_solve((factor, True), gradient)
         length = np.sqrt(max(step @ gradient, 0.0))
         if length < close:
-            return point + step if strict else point
+            return point + step, True
         for halving in range(HALVINGS):
             further = point + step / 2**halving
             value_there, gradient_there = _try(score, further)
             if value_there > value:
                 break
         else:
-            if strict and length > NEAR:
-                raise NoMode("no step leads further up, far from the mode")
-            return point
+            return point, False
         point, value, gradient = further, value_there, gradient_there
-    if strict:
-        raise NoMode(f"{NEWTON_STEPS} Newton steps did not reach the mode")
-    return point
+    return point, False
 
 
 def _factor(precision: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from arviz_swiss.parallel import store
 from arviz_swiss.parallel.division import division_attrs, fingerprint_rows
 from arviz_swiss.parallel.partition import partition
 from arviz_swiss.pymc.identity import identify
-from arviz_swiss.pymc.sampler_arguments import default_sampler
+from arviz_swiss.pymc.sampler_arguments import default_sampler, fastest_sampler
 
 # Begins the names of settings that say what software the folder was begun with.
 VERSION = "version "
@@ -38,8 +38,11 @@ class Settings(NamedTuple):
 
     @property
     def sampler(self) -> str:
-        """The sampler that is used when none is named, and the batch is not whitened."""
-        return self.nuts_sampler or default_sampler()
+        """The sampler of PyMC that is used, if one is: by default that of ``pymc.sample``.
+
+        Whitened batches need one only where their own chains do not do, and take the fastest.
+        """
+        return self.nuts_sampler or (fastest_sampler() if self.whitened else default_sampler())
 
     def recorded(self) -> dict[str, Any]:
         """Return flat settings of text, numbers and None, as a folder records them.

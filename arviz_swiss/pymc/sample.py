@@ -1,25 +1,35 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 from arviz_swiss.checking.report import report
+from arviz_swiss.correcting.certify import certify as certify_merged
+from arviz_swiss.correcting.refine import refine as refine_merged
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.parallel import executors
+from arviz_swiss.merging.merge import merge
+from arviz_swiss.methods.registry import find
+from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.partition import row_count
-from arviz_swiss.pymc.running import run_batches
+from arviz_swiss.pymc.clock import Clock
+from arviz_swiss.pymc.pilot_run import to_dataset
+from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
-from arviz_swiss.pymc.sizing import choose_sizes
+from arviz_swiss.pymc.sampler_arguments import fastest_sampler
+from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
+from arviz_swiss.pymc.whitened import LIBRARY
 
-# Of each batch. Four chains tell whether they have met; whitened, they need little warm-up.
-CHAINS, TUNE = 4, 40
-# Where a batch is not whitened, or by a sampler of PyMC.
-PLAIN_TUNE, NUTS_TUNE = 1000, 100
-RESULT = "result"
+OWN_VARIABLES = (
+    "batches have variables of their own ({}), over which the density of the shared ones is an "
+    "integral"
+)
 
 
 def sample(
@@ -37,7 +47,7 @@ def sample(
     executor: Any = None,
     folder: str | Path | None = None,
     tune: int | None = None,
-    chains: int = CHAINS,
+    chains: int = 4,
     nuts_sampler: str | None = None,
     random_seed: int | np.random.Generator | None = None,
     progressbar: bool = True,
@@ -111,17 +121,17 @@ def sample(
     -----
     The *pilot* is the Gaussian at the mode of the full posterior, by gradients that the batches sum
     up. In coordinates :math:`z` with :math:`\theta = \mu + L z` by its mean and factor every
-    inflated batch is close to a standard normal distribution, which short chains with little warm-up
-    sample. Where there is no such mode, a run of the first batch gives mean and covariance; a batch
-    whose chains do not meet is sampled with a full warm-up in the model's own coordinates. The report
-    says so.
+    inflated batch is close to a standard normal distribution, which short chains with little
+    warm-up sample. Where there is no such mode, a run of the first batch gives mean and covariance;
+    a batch whose chains do not meet is sampled with a full warm-up in the model's own coordinates.
+    The report says so.
 
-    Without `batches`, the rows are divided so that the batches share the `draws`, each with no fewer
-    than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least without
-    `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
+    Without `batches`, the rows are divided so that the batches share the `draws`, each with no
+    fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
+    without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`. They are sampled with
-    a full warm-up and merged, but neither refined nor certified.
+    Batches with variables of their own, such as random effects, need `groups`. They are sampled
+    with a full warm-up and merged, but neither refined nor certified.
 
     Examples
     --------
@@ -142,7 +152,7 @@ def sample(
     3.0
     """
     clock = Clock()
-    _check_arguments(build, method, certify, draws)
+    _check_arguments(method, certify, {"draws": draws, "chains": chains, "batches": batches})
     executors.check_executor(executor)
     with clock("plan"):
         examined = examine(build, data, groups, stratify)
@@ -155,29 +165,147 @@ def sample(
             refined=refine,
             workers=executors.count_workers(executor),
         )
+    settings = Settings(
+        kind or examined.kind,
+        (),
+        sizes.draws,
+        tune,
+        chains,
+        nuts_sampler or (fastest_sampler() if examined.local else None),
+        sample_kwargs,
+        whitened=not examined.local,
+    )
     sampled = run_batches(
         build,
         data,
         {"batches": sizes.batches, "groups": groups, "stratify": stratify},
-        Settings(
-            kind or examined.kind,
-            (),
-            sizes.draws,
-            tune,
-            chains,
-            nuts_sampler,
-            sample_kwargs,
-            whitened=not examined.local,
-        ),
+        settings,
         executor=executor,
-        folder=None if folder is None else Path(folder),
+        folder=folder,
         random_seed=random_seed,
         progressbar=progressbar,
         clock=clock,
     )
-    wanted = {"refine": refine, "certify": certify}
-    result = _finish(sampled, method, wanted, executor, clock, progressbar)
-    result = _with_run(result, sampled, sizes, clock)
+    skipped = _why_not_corrected(sampled, examined)
+    stages = {"refine": refine and not skipped, "certify": certify and not skipped}
+    result = _correct(sampled, method, stages, executor, clock, progressbar)
+    attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped, **_asides(sampled, settings)}
+    result = _with_group(result, schema.RUN, _run_group(clock, attrs))
     if progressbar:
         print(report(result))
     return result
+
+
+def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) -> None:
+    if find(method).makes == "draws" and certify:
+        raise ValueError(
+            f'method "{method}" makes new draws, whose density is not known, so they cannot be '
+            'certified. Pass certify=False, or method="swiss".'
+        )
+    for name, value in numbers_of.items():
+        if name == "batches" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+
+
+def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:
+    """Return why the merge can be neither refined nor certified, if so."""
+    if examined.local:
+        return OWN_VARIABLES.format(", ".join(examined.local))
+    if len(sampled.models) < len(sampled.idatas):
+        return "the models of all batches could not be had side by side"
+    return ""
+
+
+def _correct(
+    sampled: Sampled,
+    method: str,
+    stages: Mapping[str, bool],
+    executor: Any,
+    clock: Clock,
+    progressbar: bool,
+) -> Container:
+    """Merge, refine and certify, or go on from what the folder has of that."""
+    wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
+    run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
+    attrs = {**run.attrs, "method": method, "stages": ", ".join(wanted)}
+    result, done = _read_stage(run.folder, wanted, attrs)
+    if result is None:
+        with clock("merge"):
+            result = _merge(sampled, method)
+    functions: dict[str, Callable[..., Container]]
+    functions = {"refine": refine_merged, "certify": certify_merged}
+    for stage in wanted[done:]:
+        seed = _seed(run.seed, stage)
+        with clock(stage):
+            result = functions[stage](result, sampled.models, random_seed=seed, **options)
+        if run.folder is not None:
+            store.write_result(run.folder, stage, containers.read(result).groups, attrs)
+    return result
+
+
+def _read_stage(
+    folder: Path | None, stages: Sequence[str], attrs: Mapping[str, Any]
+) -> tuple[Container | None, int]:
+    """Return the last result that a folder has, and how many of the stages it is through."""
+    for position in range(len(stages) - 1, -1, -1):
+        kept = None if folder is None else store.read_result(folder, stages[position], attrs)
+        if kept is not None:
+            return containers.build(kept), position + 1
+    return None, 0
+
+
+def _merge(sampled: Sampled, method: str) -> Container:
+    seed = _seed(sampled.run.seed, "merge")
+    idatas = list(sampled.idatas.values())
+    merged = merge(
+        idatas,
+        model=sampled.models["b0"],
+        method=method,
+        covariance="corrected",  # for few draws
+        random_seed=seed,
+    )
+    if sampled.pilot is None:
+        return merged
+    maps = containers.read(merged).groups[schema.TRANSFORM]
+    parameters = maps["parameter"].values.astype(str).tolist()
+    if set(parameters) != set(sampled.pilot.parameters):
+        return merged
+    return _with_group(merged, schema.PILOT, to_dataset(sampled.pilot.ordered(parameters)))
+
+
+def _seed(seed: int, stage: str) -> int:
+    """Return a seed of its own for a stage of the run."""
+    words = [seed % 2**32, seed >> 32, *stage.encode()]
+    return int(np.random.SeedSequence(words).generate_state(1)[0])
+
+
+def _with_group(merged: Container, name: str, group: xr.Dataset) -> Container:
+    contents = containers.read(merged)
+    return containers.build(
+        {**contents.groups, name: group}, contents.container, containers.root_attrs(merged)
+    )
+
+
+def _run_group(clock: Clock, attrs: Mapping[str, str]) -> xr.Dataset:
+    return xr.Dataset(
+        {
+            "seconds": ("stage", list(clock.wall.values())),
+            "cpu_seconds": ("stage", list(clock.cpu.values())),
+        },
+        coords={"stage": list(clock.wall)},
+        attrs=dict(attrs),
+    )
+
+
+def _asides(sampled: Sampled, settings: Settings) -> dict[str, str]:
+    """Return what did not go as planned."""
+    if sampled.pilot is None or settings.nuts_sampler is not None:
+        return {schema.PLAIN: sampled.plain, schema.RESAMPLED_BATCHES: ""}
+    libraries = {
+        label: containers.read(idata).groups["posterior"].attrs["inference_library"]
+        for label, idata in sampled.idatas.items()
+    }
+    others = [label for label, library in libraries.items() if library != LIBRARY]
+    return {schema.PLAIN: "", schema.RESAMPLED_BATCHES: ",".join(others)}

@@ -1,75 +1,14 @@
 """Sample every batch of the data with the user's own PyMC model, in parallel, and resume."""
 
-import contextlib
-import numbers
-import os
-import tempfile
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from threadpoolctl import threadpool_limits
 
-from arviz_swiss.base.seeds import generator
-from arviz_swiss.merging.powers import KINDS
-from arviz_swiss.parallel import executors, store
-from arviz_swiss.parallel.partition import row_count, take
-from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.checking import build_probes, check_models, suits_threads
-from arviz_swiss.pymc.runs import Settings, add_models, finished_batches, plan_run
-from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
-from arviz_swiss.pymc.worker import Task, compile_ahead, sample_task
-
-# Beside the bar: until the first batch samples, which other machines tell only when it is done.
-COMPILING = "compiling before the first batch"
-
-
-class BatchError(RuntimeError):
-    """Some batches could not be sampled or saved; the others are kept.
-
-    Parameters
-    ----------
-    failed : dict of str to Exception
-        The cause, by the label of the batch.
-    idatas : dict of str to InferenceData or DataTree
-        The batches that were sampled, by label.
-    folder : Path, optional
-        Where the sampled batches were saved.
-
-    Examples
-    --------
-    >>> from arviz_swiss.pymc import BatchError
-    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
-    >>> print(error)
-    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
-    """
-
-    def __init__(
-        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
-    ):
-        self.failed = failed
-        self.idatas = idatas
-        self.folder = folder
-        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
-        advice = (
-            "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
-            "only what is missing."
-            if folder is None
-            else f"Mend the cause and run the same call again: it takes finished batches from "
-            f"{folder} and samples only what is missing. If the models of other batches change, "
-            "pass another folder."
-        )
-        super().__init__(
-            f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
-            f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
-        )
-
-    def __reduce__(self):
-        """Pickle with all that it carries."""
-        return BatchError, (self.failed, self.idatas, self.folder)
+from arviz_swiss.pymc.running import run_batches
+from arviz_swiss.pymc.runs import Settings
 
 
 def sample_batches(
@@ -213,130 +152,16 @@ def sample_batches(
     (100, 4.0)
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
-    settings = Settings(
-        kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
+    sampled = run_batches(
+        build,
+        data,
+        {"batches": batches, "groups": groups, "stratify": stratify},
+        Settings(
+            kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
+        ),
+        executor=executor,
+        folder=folder,
+        random_seed=random_seed,
+        progressbar=progressbar,
     )
-    _check_arguments(build, settings)
-    executors.check_executor(executor)
-    check_sample_kwargs(sample_kwargs, nuts_sampler)
-    folder = None if folder is None else Path(folder)
-    random_seed = None if random_seed is None else _integer_seed(random_seed)
-    division = {"batches": batches, "groups": groups, "stratify": stratify}
-    begun = False
-    while not begun:
-        run = plan_run(data, division, settings, random_seed, folder)
-        probes = build_probes(build, data, run.indices)
-        run = add_models(run, [probe.model for probe in probes[:2]])
-        idatas = finished_batches(run)
-        if len(idatas) == len(run.indices):
-            return list(idatas.values())
-        threads = executor is None and suits_threads(probes, settings)
-        checked = check_models(
-            build, data, run.indices, probes, settings, grouped=groups is not None, keep=threads
-        )
-        # another process may begin the folder while models are checked: then its settings hold
-        begun = folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
-    seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
-    tasks = {
-        label: Task(
-            label=label,
-            build=build,
-            data=None if label in checked.models else take(data, index),
-            rows=len(index),
-            total=row_count(data),
-            settings=settings,
-            first=checked.first,
-            local=checked.local,
-            seeds=tuple(int(value) >> 1 for value in seed.generate_state(2)),
-            attrs=run.attrs,
-            model=checked.models.get(label),
-        )
-        for (label, index), seed in zip(run.indices.items(), seeds, strict=True)
-        if label not in idatas
-    }
-    with executors.own_threads(len(tasks)) if threads else contextlib.nullcontext(executor) as pool:
-        failed = _sample(tasks, pool, folder, idatas, len(run.indices), progressbar, threads)
-    idatas = {label: idatas[label] for label in run.indices if label in idatas}
-    if failed:
-        raise BatchError({k: failed[k] for k in run.indices if k in failed}, idatas, folder)
-    return list(idatas.values())
-
-
-def _sample(
-    tasks: Mapping[str, Task],
-    executor: Any,
-    folder: Path | None,
-    idatas: dict[str, Any],
-    total: int,
-    progressbar: bool,
-    ahead: bool,
-) -> dict[str, BaseException]:
-    """Run the tasks, add what they return to `idatas`, save it, and return what went wrong.
-
-    `ahead` tells to compile the first in this thread.
-    """
-    failed: dict[str, BaseException] = {}
-    with (
-        # the same draws everywhere: sums depend on the number of BLAS threads
-        threadpool_limits(1),
-        # what threads filter at the same time may not outlive them
-        warnings.catch_warnings(),
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as signs,
-        progress(total, "Sampling", progressbar, done=len(idatas)) as bar,
-        waiting_for(lambda: bool(os.listdir(signs)), bar, COMPILING),
-    ):
-        portable = {
-            label: executors.Portable(
-                task._replace(sign=os.path.join(signs, label)), by_value=task.build
-            )
-            for label, task in tasks.items()
-        }
-        if ahead:
-            compile_ahead(next(iter(tasks.values())))
-        for label, outcome in executors.run(sample_task, portable, executor):
-            if outcome.error is not None:
-                failed[label] = outcome.error
-            else:
-                idatas[label] = outcome.result
-                if folder is not None:
-                    try:
-                        store.write_batch(folder, label, outcome.result)
-                    # whatever it is, the other batches shall not be lost
-                    except Exception as error:
-                        failed[label] = error
-            bar.stage()
-            bar()
-    return failed
-
-
-def _check_arguments(build: Any, settings: Settings) -> None:
-    if not callable(build):
-        hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
-        raise TypeError(
-            f"build must be a function of one batch of the data that returns a pymc.Model, got "
-            f"{type(build).__name__!r}.{hint}"
-        )
-    if settings.kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {settings.kind!r}.")
-    if settings.untransformed and settings.kind != "fractionated":
-        raise ValueError(
-            "untransformed= says where the prior is raised to a power, but "
-            f'kind="{settings.kind}" leaves it alone. Leave it out; '
-            "merge(..., transforms={name: None}) is enough."
-        )
-    for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
-        value = getattr(settings, name)
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-
-
-def _integer_seed(random_seed: Any) -> int:
-    rng = generator(random_seed)
-    if isinstance(random_seed, numbers.Integral):
-        return int(random_seed)
-    return int(rng.integers(2**63))
-
-
-def _one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return list(sampled.idatas.values())

@@ -91,6 +91,11 @@ def default_sampler() -> str:
     return "nutpie" if compiles_with_numba() and find_spec("nutpie") else "pymc"
 
 
+def fastest_sampler() -> str:
+    """Return the sampler that compiles once for all batches, where there is one."""
+    return "nutpie" if find_spec("nutpie") else default_sampler()
+
+
 def nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the sampler's own arguments, wherever they were given, by the names of nutpie."""
     options = {

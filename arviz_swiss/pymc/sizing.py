@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import pymc as pm
 
-from arviz_swiss.parallel.partition import row_count, take
-from arviz_swiss.pymc.graphs import shapes_of
-from arviz_swiss.pymc.worker import build_model
+from arviz_swiss.parallel.partition import partition, row_count
+from arviz_swiss.pymc import structure
+from arviz_swiss.pymc.checking import build_probes
 
 # Draws that the moments of a batch need: a parameter, and beside them if `refine` follows, which
 # mends what noise they have left, or at least if it does not.
@@ -23,7 +22,7 @@ REFINED, REFINED_BESIDE = 5, 100
 MERGED, MERGED_LEAST = 100, 400
 # Rows of a batch, a parameter and at least: fewer make it too unlike a Gaussian.
 ROWS, LEAST_ROWS = 50, 200
-# A batch of rows by which the parameters are counted.
+# Rows of a batch by which the model is examined.
 PROBED_ROWS = 10_000
 
 
@@ -75,10 +74,29 @@ def choose_sizes(
     )
 
 
-def count_parameters(build: Callable[[Any], pm.Model], data: Any, seed: int) -> int:
-    """Count the parameters of the model, by some of the rows at random."""
-    rows = row_count(data)
-    few = np.sort(np.random.default_rng(seed).permutation(rows)[:PROBED_ROWS])
-    model = build_model(build, take(data, few), f"{few.size} rows at random")
-    values = {rv.name: model.rvs_to_values[rv] for rv in model.free_RVs}
-    return max(sum(math.prod(shape) for shape in shapes_of(values).values()), 1)
+class Examined(NamedTuple):
+    """What some rows tell: the number of shared parameters, and variables of one batch alone.
+
+    `local` are all of the latter; missing outcomes are among them, and are no reason for another
+    `kind`.
+    """
+
+    parameters: int
+    local: tuple[str, ...]
+    kind: str
+
+
+def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: Any) -> Examined:
+    """Build the models of two small batches, and of both together, to see what they share."""
+    batches = max(-(-row_count(data) // PROBED_ROWS), 2)
+    if groups is not None:
+        batches = 2  # whole groups, however large they are
+    indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=0)[:2]
+    probes = build_probes(build, data, {f"b{at}": index for at, index in enumerate(indices)})
+    structures = [probe.structure for probe in probes]
+    local = structure.find_local(*structures) if len(probes) > 1 else structures[0].imputed
+    imputed = {name for each in structures for name in each.imputed}
+    shared = [shape for name, shape in structures[0].shapes.items() if name not in local]
+    parameters = sum(map(math.prod, shared))
+    has_own = any(name not in imputed for name in local)
+    return Examined(max(parameters, 1), local, "fractionated" if has_own else "inflated")

@@ -13,6 +13,7 @@ from pytensor.graph.replace import graph_replace
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.base.hmc import Chains, sample_chains
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
+from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
 from arviz_swiss.pymc.pilot import NoMode, Pilot, Score, gaussian_of, own_mode
@@ -47,7 +48,7 @@ def sample_whitened(
     tune: int,
     chains: int,
     seed: int,
-    target_accept: float = 0.8,
+    target_accept: float = 0.9,
 ) -> Groups | None:
     """Sample a batch by Hamiltonian Monte Carlo of all its chains at once; None if that fails.
 
@@ -85,6 +86,7 @@ def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> Score:
     factor = pilot.factor
 
     def score(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise_if_abandoned()
         values, gradients = density.tempered(pilot.mean + white @ factor.T, *powers)
         return values, gradients @ factor
 

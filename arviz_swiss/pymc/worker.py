@@ -39,8 +39,8 @@ from arviz_swiss.pymc.whitened import WHITE, Powers, have_met, sample_whitened, 
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
-# Lengths of the warm-up: of chains in whitened coordinates, by our own sampler and by others, and of
-# those in the model's.
+# Lengths of the warm-up: of chains in whitened coordinates, by our own sampler and by others, and
+# of those in the model's.
 WHITE_TUNE, WHITE_NUTS_TUNE, PLAIN_TUNE = 40, 100, 1000
 # Seconds between two looks at whether anybody waits for the draws.
 _INTERVAL = 0.2
@@ -77,13 +77,18 @@ class Task(NamedTuple):
         )
 
     @property
+    def is_own(self) -> bool:
+        """Whether our own chains sample it, which need no compiler."""
+        return self.pilot is not None and self.settings.nuts_sampler is None
+
+    @property
     def tune(self) -> int:
         """The length of the warm-up, which whitened batches need little of."""
         if self.settings.tune is not None:
             return self.settings.tune
         if self.pilot is None:
             return PLAIN_TUNE
-        return WHITE_TUNE if self.settings.nuts_sampler is None else WHITE_NUTS_TUNE
+        return WHITE_TUNE if self.is_own else WHITE_NUTS_TUNE
 
     def show_sampling(self) -> None:
         """Leave a sign, a file, that all is compiled and sampling begins."""
@@ -163,7 +168,7 @@ def sample_task(task: Task) -> Any:
 
 def _sample(task: Task, prepared: _Prepared) -> containers.Groups | None:
     """Sample by the task's sampler; None if whitened chains cannot be used."""
-    if task.pilot is not None and task.settings.nuts_sampler is None:
+    if task.pilot is not None and task.is_own:
         task.show_sampling()
         return sample_whitened(
             prepared.model,
@@ -215,15 +220,14 @@ def _prepare(task: Task) -> _Prepared:
         described = structure.describe(model, task.rows)
         structure.check_same(task.first, described, task.local, where)
         groups = _data_groups(task, model)
-        is_own = task.pilot is not None and settings.nuts_sampler is None
-        if not is_own or settings.kind == "fractionated":
+        if not task.is_own or settings.kind == "fractionated":
             tempered = temper(
                 model, settings.kind, task.rows, task.total, task.local, settings.untransformed
             )
         else:
             tempered = model
         prepared = _Prepared(described, model, tempered, groups)
-        if is_own:
+        if task.is_own:
             return prepared
         shapes = described.shapes
         if task.pilot is not None:
@@ -288,8 +292,8 @@ def _wait_for(sampler: Any) -> Any:
 
 def _sample_pymc(task: Task, model: pm.Model) -> containers.Groups:
     options = {"compute_convergence_checks": False, **task.settings.sample_kwargs}
-    if task.settings.nuts_sampler is not None:
-        options["nuts_sampler"] = task.settings.nuts_sampler
+    if task.settings.nuts_sampler is not None or task.settings.whitened:
+        options["nuts_sampler"] = task.settings.sampler
     if task.settings.sampler == "pymc":
         # the other samplers do not tell when they have compiled
         options.setdefault("callback", _at_first_draw(task.show_sampling))

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
+from autoregressive import autoregressive
 from spoilt_batches import flags, judged, named, partition, shift, sound_evidence, with_group
 
 import arviz_swiss as az_swiss
+from arviz_swiss.base.effective import size_by_chance
 from arviz_swiss.checking import batch_findings as finders
-from arviz_swiss.checking.batch_findings import ALONE, FEW_EFFECTIVE, SHAPE, WIDE
-from arviz_swiss.checking.statistics import RHAT, STUCK, VALLEY
+from arviz_swiss.checking.batch_findings import ALONE, SHAPE, WIDE
+from arviz_swiss.checking.statistics import FALSE_ALARM, RHAT, STUCK, VALLEY
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +27,13 @@ def with_statistic(evidence, name, value):
     return replace(evidence, statistics=evidence.statistics.assign({name: values}))
 
 
+# in one of 18 parameters of the batches, a hundred being enough
+FEW = size_by_chance(100, FALSE_ALARM / 2 / 18)
 # each with a value that is told, and one that is not
 LIMITS = [
     (finders.find_unconverged, "did not converge", "rhat", RHAT + 0.001, RHAT - 0.001),
-    (finders.find_few_effective, "few effective draws", "ess_bulk", FEW_EFFECTIVE - 1, 101),
-    (finders.find_few_effective, "few effective draws", "ess_tail", FEW_EFFECTIVE - 1, 101),
-    (finders.find_few_effective, "few effective draws", "ess_tail", FEW_EFFECTIVE - 1, np.nan),
+    (finders.find_few_effective, "few effective draws", "ess_within", FEW - 1, FEW + 1),
+    (finders.find_few_effective, "few effective draws", "ess_within", FEW - 1, np.nan),
     (finders.find_bimodal, "bimodal", "valley", VALLEY + 0.01, VALLEY - 0.01),
     (finders.find_alone, "decides alone", "eigenvalue_max", (6.06 * ALONE) ** 0.5, 5.94**0.5 * 0.9),
     (finders.find_shape, "shape differs", "shape", 0.101 + SHAPE, 0.099 + SHAPE),
@@ -72,7 +76,7 @@ def test_limits_of_widths(sound, finder, flag, told, not_told):
     assert (finding.flag, finding.batches) == (flag, ("b3",))
 
 
-@pytest.mark.parametrize(("finder", "flag", "name", "told", "not_told"), LIMITS[1:7])
+@pytest.mark.parametrize(("finder", "flag", "name", "told", "not_told"), LIMITS[1:6])
 def test_of_a_broken_batch_nothing_more_is_said(sound, finder, flag, name, told, not_told):
     broken = replace(with_statistic(sound, name, told), broken=frozenset({"b3"}))
     assert list(finder(broken)) == []
@@ -231,7 +235,7 @@ def test_divergences_and_few_effective_draws(to_container):
     rng = np.random.default_rng(0)
     batches = {}
     for b in range(3):
-        slow = np.repeat(rng.standard_normal((4, 15 if b else 150)), 20 if b else 2, axis=1)
+        slow = np.repeat(rng.standard_normal((4, 3 if b else 150)), 100 if b else 2, axis=1)
         diverging = np.zeros(slow.shape, dtype=bool)
         diverging[0, : 7 * b] = True
         batches[f"b{b}"] = to_container({"x": slow}, sample_stats={"diverging": diverging})
@@ -278,3 +282,79 @@ def test_the_warning_tells_the_statistic_that_fired():
         merged = az_swiss.merge(batches, kind="inflated")
     assert float(merged["swiss_diagnostics"]["q_pvalue"]) > 0.5
     assert "degrees of freedom" not in str(warned[0].message)
+
+
+def test_few_effective_draws_of_the_median_parameter(sound):
+    statistics = sound.statistics
+    sizes = statistics["ess_within"].copy(deep=True)
+    # of single parameters that could be chance, of most it is not
+    sizes[3], sizes[4, 0] = 30.0, 30.0
+    (finding,) = finders.find_few_effective(
+        replace(sound, statistics=statistics.assign(ess_within=sizes))
+    )
+    assert finding.batches == ("b3",)
+    assert finding.what == "b3 has only 30 effective draws of the median parameter."
+    assert "at least 100 effective draws" in finding.remedy
+
+
+def test_what_chance_allows_is_not_told(sound):
+    statistics = sound.statistics
+    few = replace(
+        sound,
+        statistics=statistics.assign(
+            rhat=xr.full_like(statistics["rhat"], 1.09),
+            rhat_limit=xr.full_like(statistics["rhat"], 1.1),
+        ),
+    )
+    assert list(finders.find_unconverged(few)) == []
+    (finding,) = finders.find_unconverged(with_statistic(few, "rhat", 1.11))
+    assert finding.what == f"b3 did not converge: R-hat is 1.11 in {sound.merged.parameters[0]}."
+
+
+def short_batches(seed, shape, size=28, count=20):
+    """Draw inflated batches of independent parameters, each of unit information.
+
+    All draws of a batch are worth 150 independent ones.
+    """
+    rng, draws = np.random.default_rng(seed), np.prod(shape)
+    sd, correlation = count**-0.5, (draws - 150) / (draws + 150)
+    batches = {}
+    for b in range(count):
+        chains = autoregressive(rng, correlation, *shape, size)
+        batches[f"b{b}"] = {"x": rng.normal(size=size) + sd * chains}
+    return batches, sd
+
+
+@pytest.mark.parametrize("shape", [(4, 60), (1, 150)])
+def test_short_but_good_batches_are_not_accused(shape):
+    batches, _ = short_batches(1, shape)
+    # warnings are errors
+    merged = az_swiss.merge(batches, kind="inflated", covariance="corrected")
+    report = az_swiss.report(merged)
+    assert report.findings == ()
+    assert str(report).count("\n") == 1
+    # by the limits of long runs some would have been
+    least = report.statistics[["ess_bulk", "ess_tail"]].min().to_array().min()
+    assert report.statistics["rhat"].max() > RHAT or least < 100
+
+
+def off_in_half(draws, sd):
+    draws[0, :, :14] += sd
+
+
+def off_in_one(draws, sd):
+    draws[0, :, 5] += 2 * sd
+
+
+def stand_still(draws, sd):
+    draws[...] = draws[:, :1] + 1e-5 * draws
+
+
+@pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")
+@pytest.mark.parametrize("spoil", [off_in_half, off_in_one, stand_still])
+def test_a_bad_one_among_short_batches_is_named(spoil):
+    batches, sd = short_batches(1, (4, 60))
+    spoil(batches["b7"]["x"], sd)
+    report = az_swiss.report(az_swiss.merge(batches, kind="inflated", covariance="corrected"))
+    assert ("did not converge", ("b7",)) in [(f.flag, f.batches) for f in report.findings]
+    assert {label for f in report.findings for label in f.batches} == {"b7"}

@@ -84,6 +84,24 @@ def test_draws_are_spread_evenly_over_chains():
     assert np.isnan(few["batch_khat"]).all()
 
 
+def test_a_thousand_draws_of_many_short_chains():
+    rng, size, count = np.random.default_rng(5), 4, 20
+    densities = [Normal(rng.normal(0, 1, size), 1.0) for _ in range(count)]
+    draws = [{"x": one.draw(rng, power=count, shape=(4, 60))} for one in densities]
+    merged = az_swiss.merge(draws, kind="inflated", covariance="corrected")
+    refined = az_swiss.refine(merged, densities, random_seed=1, **QUIET)
+    certificate = az_swiss.certify(refined, densities, random_seed=1, **QUIET)["swiss_certificate"]
+    # 13 of the 60 draws of each of 80 chains
+    assert dict(certificate["log_weight"].sizes) == {"chain": 80, "draw": 13}
+    gaps = np.diff(certificate["draw"])
+    assert gaps.min() >= 4 and gaps.max() <= 5
+    assert certificate.attrs["status"] == "certified"
+    assert np.isfinite(certificate["batch_khat"]).all()
+    # of 208 squares, 52 draws of 4 parameters, the mean has a variance of 2 over their number
+    assert np.abs(certificate["batch_width"] ** 2 - 1).max() < 4 * np.sqrt(2 / (52 * size))
+    assert certificate["batch_offset"].max() < 4 * np.sqrt(size / 52)
+
+
 def test_everything_survives_a_file(tmp_path):
     merged, densities = normal_case()
     certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)

@@ -67,5 +67,22 @@ def test_priors_may_differ_by_a_constant_and_end_somewhere():
     owners, original = np.array([0, 0, 1, 1]), dict.fromkeys("ab", np.abs(points))
     powers = dict.fromkeys("ab", (1.0, 1.0))
     with evaluating(densities, None) as evaluate:
-        found = log_densities(evaluate, ["a", "b"], points, original, owners, powers)
+        found = log_densities(evaluate, ["a", "b"], points, original, owners, powers, points[:2])
     np.testing.assert_array_equal(np.isfinite(found.full), [False, True, True, True])
+    np.testing.assert_array_equal(found.beside, found.full[:2])
+
+
+def test_priors_are_compared_where_wanted_only(densities):
+    asked = []
+
+    class Watching(Normal):
+        def grad_log_prior(self, x):
+            asked.append((float(self.centre[0]), len(x)))
+            return super().grad_log_prior(x)
+
+    watched = {label: Watching(centre) for label, centre in zip("ab", (1.0, 7.0), strict=True)}
+    points = np.ones((5, 1))
+    with evaluating(watched, None) as evaluate:
+        for compare in (True, False):
+            all_scores(evaluate, ["a", "b"], points, ["x"], compare)
+    assert sorted(asked) == [(1.0, 5), (1.0, 5), (7.0, 3)]

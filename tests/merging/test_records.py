@@ -11,6 +11,7 @@ from arviz_swiss.merging.records import (
     Doubt,
     Verdict,
     count_rounds,
+    describe_pilot,
     read_certificate,
     read_refinement,
 )
@@ -110,3 +111,29 @@ def test_a_doubt_survives_a_file(tmp_path):
 
 def test_rounds_are_counted_in_words():
     assert [count_rounds(count) for count in (1, 2)] == ["1 round", "2 rounds"]
+
+
+@pytest.mark.parametrize(
+    "status, khat, effective, words",
+    [
+        (CERTIFIED, 0.04, 198, "would have done better"),
+        (CERTIFIED, 0.04, 180, "would have done as well: k-hat 0.04, 90% of its draws effective"),
+        (CERTIFIED, 0.3, 152, "would have done as well"),
+        (CERTIFIED, 0.3, 148, "would have done less well"),
+        (CERTIFIED, 0.6, 190, "would have done less well"),
+        (CERTIFIED, 0.8, 20, "would not have done: k-hat 0.80, 10% of its draws effective"),
+        (USABLE, 0.1, 160, "would have done better"),
+    ],
+)
+def test_what_the_pilot_would_have_got(status, khat, effective, words):
+    dataset = certificate(Verdict(status, "why", "")).assign(
+        pilot_khat=khat, pilot_effective_size=effective, pilot_draws=200
+    )
+    text = describe_pilot(read_certificate({schema.CERTIFICATE: dataset}), "Laplace")
+    assert text.startswith(f"The pilot's Gaussian alone (Laplace) {words}")
+    assert text.endswith(", against 0.25 and 83% of the merged draws.")
+
+
+def test_without_a_pilot_there_is_nothing_to_say():
+    record = read_certificate({schema.CERTIFICATE: certificate(Verdict(CERTIFIED, "why", ""))})
+    assert describe_pilot(record, "") == ""

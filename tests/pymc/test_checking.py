@@ -144,6 +144,23 @@ def test_models_are_kept_if_no_two_hold_the_same_data(uncompiled, build, kept):
     assert list(checked.models) == kept
 
 
+def test_models_of_large_data_are_not_all_kept(uncompiled, monkeypatch):
+    indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 5, random_seed=1))}
+    probes = checking.build_probes(mean_only, DATA, indices)
+    settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
+    size = checking._bytes(probes[0].model)
+    assert size >= DATA["y"].iloc[:10].to_numpy().nbytes
+    for kept in (2, 3, 5):
+        monkeypatch.setattr(checking, "BYTES_KEPT", (kept + 0.5) * size)
+        checked = checking.check_models(
+            mean_only, DATA, indices, probes, settings, grouped=False, keep=True
+        )
+        assert list(checked.models) == list(indices)[:kept]
+        for label, model in checked.models.items():
+            y = DATA["y"].to_numpy()[indices[label]]
+            np.testing.assert_array_equal(model["y_data"].get_value(), y)
+
+
 @pytest.mark.parametrize(
     ("nuts_sampler", "further", "data", "suits"),
     [

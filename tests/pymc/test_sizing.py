@@ -1,12 +1,15 @@
 """The rule of sizes, over a grid: what its docstring says holds."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytest
+from batch_models import DATA, hierarchy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arviz_swiss.pymc.sizing import choose_sizes, count_parameters
+from arviz_swiss.pymc.sizing import choose_sizes, examine
 
 COUNTS = {
     "rows": st.integers(1, 10**7),
@@ -84,7 +87,7 @@ def test_the_rule_says_what_limits(rows, parameters, draws, workers, batches, wh
     assert why in sizes.rule
 
 
-def test_parameters_are_counted_on_the_real_line():
+def test_parameters_are_counted():
     def build(y):
         with pm.Model() as model:
             mu = pm.Normal("mu", shape=2)
@@ -92,5 +95,25 @@ def test_parameters_are_counted_on_the_real_line():
             pm.Normal("y", mu[0], pm.HalfNormal("sigma"), observed=y)
         return model
 
-    # three of the four shares
-    assert count_parameters(build, np.ones(30), seed=1) == 2 + 3 + 1
+    examined = examine(build, np.ones(30), None, None)
+    assert examined == (2 + 4 + 1, (), "inflated")
+
+
+def test_variables_of_groups_are_not_counted_as_shared():
+    examined = examine(hierarchy, DATA, "group", None)
+    assert examined == (2, ("u",), "fractionated")
+
+
+def test_missing_outcomes_are_of_one_batch_alone_but_no_reason_for_another_kind():
+    y = np.random.default_rng(0).normal(size=40)
+    y[::7] = np.nan
+
+    def build(batch):
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0, 1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that outcomes are imputed
+                pm.Normal("y", mu, 1, observed=batch)
+        return model
+
+    assert examine(build, y, None, None) == (1, ("y_unobserved",), "inflated")

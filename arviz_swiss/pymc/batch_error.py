@@ -1,0 +1,54 @@
+"""What is raised when some batches could not be sampled, with those that could."""
+
+from pathlib import Path
+from typing import Any
+
+
+class BatchError(RuntimeError):
+    """Some batches could not be sampled or saved; the others are kept.
+
+    Parameters
+    ----------
+    failed : dict of str to Exception
+        The cause, by the label of the batch.
+    idatas : dict of str to InferenceData or DataTree
+        The batches that were sampled, by label.
+    folder : Path, optional
+        Where the sampled batches were saved.
+
+    Examples
+    --------
+    >>> from arviz_swiss.pymc import BatchError
+    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
+    >>> print(error)
+    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
+    """
+
+    def __init__(
+        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
+    ):
+        self.failed = failed
+        self.idatas = idatas
+        self.folder = folder
+        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
+        advice = (
+            "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
+            "only what is missing."
+            if folder is None
+            else f"Mend the cause and run the same call again: it takes finished batches from "
+            f"{folder} and samples only what is missing. If the models of other batches change, "
+            "pass another folder."
+        )
+        super().__init__(
+            f"{len(failed)} of {len({*failed, *idatas})} batches failed: {causes}. The "
+            f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
+        )
+
+    def __reduce__(self):
+        """Pickle with all that it carries."""
+        return BatchError, (self.failed, self.idatas, self.folder)
+
+
+def _one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,103 @@
+"""Find the pilot of a run: by gradients of all batches, by a run of one, or in the folder."""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from arviz_swiss.correcting.evaluation import evaluating
+from arviz_swiss.data import containers, schema
+from arviz_swiss.parallel import store
+from arviz_swiss.parallel.progress import progress
+from arviz_swiss.pymc.checking import Checked
+from arviz_swiss.pymc.coordinates import Coordinates
+from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, laplace
+from arviz_swiss.pymc.runs import Run, Settings
+from arviz_swiss.pymc.worker import PLAIN_TUNE, Task, sample_task
+
+# The file of a folder that holds it.
+FILE = "pilot"
+# Of the run of one batch that stands in for the mode.
+SHORT_DRAWS, SHORT_CHAINS = 500, 2
+# Dimensions of a covariance, as merged objects have them.
+DIMS = ("parameter", "parameter_bis")
+
+
+def find_pilot(
+    run: Run, settings: Settings, checked: Checked, executor: Any, progressbar: bool
+) -> tuple[Pilot | None, str]:
+    """Return the pilot, or None and why there is none."""
+    if len(checked.models) < len(run.indices):
+        return None, "the models of all batches could not be had side by side"
+    if settings.kind == "fractionated" and any(m.potentials for m in checked.models.values()):
+        return None, "the model has Potentials, which are not raised to the power of the prior"
+    if run.folder is not None:
+        kept = store.read_result(run.folder, FILE, run.attrs)
+        if kept is not None:
+            return _from_dataset(kept[schema.PILOT]), ""
+    coordinates = Coordinates(checked.models["b0"])
+    try:
+        pilot = _by_gradients(run, checked.models, coordinates, executor, progressbar)
+    except NoMode as no_mode:
+        try:
+            pilot = _by_run(run, settings, checked, coordinates)
+        except Exception as error:  # whatever sampling may raise
+            return None, f"{no_mode}, and a run of batch b0 gave no Gaussian: {error}"
+    if run.folder is not None:
+        store.write_result(run.folder, FILE, {schema.PILOT: to_dataset(pilot)}, run.attrs)
+    return pilot, ""
+
+
+def to_dataset(pilot: Pilot) -> xr.Dataset:
+    """Return the pilot as a group of a merged object."""
+    return xr.Dataset(
+        {"mean": (DIMS[:1], pilot.mean), "covariance": (DIMS, pilot.covariance)},
+        coords={dim: list(pilot.parameters) for dim in DIMS},
+        attrs={schema.HOW: pilot.how},
+    )
+
+
+def _from_dataset(dataset: xr.Dataset) -> Pilot:
+    parameters = tuple(dataset[DIMS[0]].values.astype(str).tolist())
+    mean, covariance = dataset["mean"].values, dataset["covariance"].values
+    return Pilot(parameters, mean, covariance, dataset.attrs[schema.HOW])
+
+
+def _by_gradients(
+    run: Run,
+    models: dict[str, pm.Model],
+    coordinates: Coordinates,
+    executor: Any,
+    progressbar: bool,
+) -> Pilot:
+    rows = {label: len(index) for label, index in run.indices.items()}
+    labels = list(run.indices)
+    with (
+        progress(1, "Pilot", progressbar, unit="mode") as bar,
+        evaluating(models, coordinates.merge_space, executor) as evaluate,
+    ):
+        pilot = laplace(evaluate, labels, sum(rows.values()) / rows[labels[0]], coordinates)
+        bar()
+    return pilot
+
+
+def _by_run(run: Run, settings: Settings, checked: Checked, coordinates: Coordinates) -> Pilot:
+    """Sample the first batch in the model's own coordinates, with a full warm-up."""
+    task = Task(
+        label="b0",
+        build=lambda data: checked.models["b0"],
+        data=None,
+        rows=len(run.indices["b0"]),
+        total=sum(map(len, run.indices.values())),
+        settings=settings._replace(
+            draws=SHORT_DRAWS, chains=SHORT_CHAINS, tune=PLAIN_TUNE, whitened=False
+        ),
+        first=checked.first,
+        local=checked.local,
+        seeds=tuple(np.random.SeedSequence(run.seed).generate_state(2).tolist()),
+        attrs=run.attrs,
+        model=checked.models["b0"],
+    )
+    posterior = containers.read(sample_task(task)).groups["posterior"]
+    return gaussian_of(coordinates.from_dataset(posterior), coordinates, "a run of batch b0")
