@@ -287,8 +287,16 @@ az_swiss.sample(build, TABLE, folder={folder!r}, **SHORT)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("stop", ["pilot.nc", "b2.nc", "refine.nc", "certify.nc"])
+@pytest.mark.parametrize(
+    ("stop", "sent"),
+    [
+        ("pilot.nc", signal.SIGKILL),
+        ("b2.nc", signal.SIGKILL),
+        ("b2.nc", signal.SIGINT),
+        ("refine.nc", signal.SIGKILL),
+        ("certify.nc", signal.SIGINT),
+    ],
+)
 def test_interrupted_at_any_stage_it_goes_on(tmp_path, finished, stop, sent):
     folder = tmp_path / "run"
     tests = os.path.dirname(__file__)
