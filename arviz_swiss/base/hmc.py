@@ -23,6 +23,10 @@ DIVERGED = 1000.0
 STRENGTH, EARLY, FORGETTING = 0.05, 10.0, 0.75
 
 
+class NoStart(ValueError):
+    """The log density is not finite where chains begin."""
+
+
 class Chains(NamedTuple):
     """Draws (chain, draw, parameter), their log densities, and how they were made (chain, draw).
 
@@ -68,7 +72,7 @@ def sample_chains(
     """
     state = _State(start, *log_density(start))
     if not np.isfinite(state.values).all():
-        raise ValueError("the log density is not finite where the chains begin.")
+        raise NoStart("the log density is not finite where the chains begin.")
     adaptation = _StepSize(first_step_size(start.shape[1]), target_accept)
     for _ in range(tune):
         move = _move(log_density, state, adaptation.current, rng)

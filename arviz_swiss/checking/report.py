@@ -219,7 +219,7 @@ def _of_run(merged: Merged) -> Iterator[str]:
         labels = brief(batches.split(","), MOST_LISTED)
         yield f"Sampled with a full warm-up, because short chains did not do: {labels}."
     if skipped := attrs[schema.SKIPPED]:
-        yield f"Neither refined nor certified: {skipped}."
+        yield f"Not refined, or not certified: {skipped}."
 
 
 def _lacking(merged: Merged) -> Iterator[str]:

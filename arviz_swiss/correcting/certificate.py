@@ -257,6 +257,14 @@ def judge(evidence: Evidence) -> Verdict:
         )
     if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
         return _too_few(evidence)
+    if evidence.undone and not moved:
+        # the weights see only where draws are, and the gradients pointed elsewhere
+        return Verdict(
+            USABLE,
+            f"{change}, but refining led away from the posterior and was undone, as where tails "
+            "are heavy",
+            "trust no quantiles beyond 10% and 90%, or merge fewer and larger batches",
+        )
     if not moved and evidence.effective > ALL * evidence.weighed:
         return Verdict(CERTIFIED, change, "")
     if evidence.khat > USABLE_KHAT:

@@ -38,6 +38,7 @@ SETTINGS = "swiss_settings"
 VERSION = "swiss_version"
 PYMC_VERSION = "swiss_pymc_version"
 SAMPLED_VARIABLES = "sampled_variables"
+FULL_WARMUP = "swiss_full_warmup"
 
 # Attributes of merged draws.
 METHOD = "swiss_method"
@@ -77,7 +78,7 @@ ELEMENT = "swiss_element"
 UNCONSTRAINED_ELEMENT = "swiss_unconstrained_element"
 
 # What belongs to one batch, which a merged object does not inherit from the first.
-BATCH_ATTRS = (BATCH, SIZE, POWER, PRIOR_POWER, SETTINGS, VERSION, PYMC_VERSION)
+BATCH_ATTRS = (BATCH, SIZE, POWER, PRIOR_POWER, SETTINGS, VERSION, PYMC_VERSION, FULL_WARMUP)
 # What a merge says of itself, which neither its batches nor a merge of merged ones inherit.
 MERGE_ATTRS = (
     METHOD,
@@ -136,6 +137,7 @@ BATCH_ATTRIBUTES = {
     SETTINGS: "How it was sampled, as JSON.",
     VERSION: "Version of arviz_swiss that sampled it.",
     PYMC_VERSION: "Version of PyMC.",
+    FULL_WARMUP: "There if whitened chains were no use, and it was sampled with a full warm-up.",
 }
 
 ATTRIBUTES = {

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
@@ -170,6 +171,27 @@ def _identities(model: pm.Model) -> set[int]:
         elif isinstance(var, Constant) and isinstance(var.data, np.ndarray) and var.data.size > 1:
             held.add(var.data.ctypes.data)
     return held
+
+
+def check_potentials(models: Sequence[pm.Model]) -> None:
+    """Refuse Potentials that depend on the rows: they count with the prior, one for all."""
+    names = [potential.name for potential in models[0].potentials]
+    if not names or len(models) < 2:
+        return
+    point = models[0].initial_point()
+    values = []
+    for model in models:
+        graphs = model.logp(vars=model.potentials, sum=False)
+        inputs = list(model.value_vars)
+        function = pytensor.function(inputs, graphs, mode=UNCOMPILED, on_unused_input="ignore")
+        values.append(function(*(point[variable.name] for variable in inputs)))
+    for name, own, other in zip(names, *values, strict=True):
+        if own.shape != other.shape or not np.allclose(own, other, equal_nan=True):
+            raise ValueError(
+                f"Potential {name} differs between batches b0 and b1, as one of the rows does, but "
+                "Potentials count with the prior, which all batches share. Write it as an observed "
+                "variable, for instance with pm.CustomDist."
+            )
 
 
 def _check_prior(model: pm.Model, local: Sequence[str]) -> None:

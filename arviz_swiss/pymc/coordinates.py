@@ -14,7 +14,7 @@ from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import Layout, layout_of
 from arviz_swiss.pymc.compiling import LOCK, without_compiler
-from arviz_swiss.pymc.space import ModelSpace
+from arviz_swiss.pymc.space import ModelSpace, data_dependent
 
 
 class Coordinates:
@@ -65,6 +65,22 @@ class Coordinates:
         with LOCK:
             return self._to_dataset(images)
 
+    def with_deterministics(self, draws: xr.Dataset) -> xr.Dataset:
+        """Add the model's deterministics, but for those of data in ``pm.Data``, which stay out.
+
+        Of those that batches do not agree in the merge finds out by their values.
+        """
+        with LOCK:
+            model = self._space.model
+            rows = data_dependent(model)
+            names = [var.name for var in model.deterministics if var.name not in rows]
+            if not names:
+                return draws
+            space = ModelSpace(model, deterministics=names)
+            arrays = {name: draws[name].values for name in space.names}
+            values = space.deterministics(arrays)
+        return _labelled(draws, values, space)
+
     def from_dataset(self, posterior: xr.Dataset) -> np.ndarray:
         """Return the draws of a model's variables as (chain, draw, parameter), matched by label."""
         order = {
@@ -86,11 +102,16 @@ class Coordinates:
         return np.concatenate(parts, axis=-1)
 
     def _to_dataset(self, images: Mapping[str, np.ndarray]) -> xr.Dataset:
-        arrays = self._space.backward(images)
-        dims = {name: (*SAMPLE_DIMS, *self._space.dims[name]) for name in arrays}
-        dataset = xr.Dataset({name: (dims[name], array) for name, array in arrays.items()})
-        coords = {
-            dim: self._space.coords.get(dim, np.arange(length))
-            for dim, length in dataset.sizes.items()
-        }
-        return dataset.assign_coords(coords)
+        return _labelled(xr.Dataset(), self._space.backward(images), self._space)
+
+
+def _labelled(draws: xr.Dataset, arrays: Mapping[str, np.ndarray], space: ModelSpace) -> xr.Dataset:
+    """Add arrays of a model's variables to draws, with dimensions and coordinates."""
+    dims = {name: (*SAMPLE_DIMS, *space.dims[name]) for name in arrays}
+    dataset = draws.assign({name: (dims[name], array) for name, array in arrays.items()})
+    coords = {
+        dim: space.coords.get(dim, np.arange(length))
+        for dim, length in dataset.sizes.items()
+        if dim not in dataset.coords
+    }
+    return dataset.assign_coords(coords)

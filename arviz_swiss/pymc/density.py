@@ -99,8 +99,11 @@ class ModelDensity:
         return self._space.unconstrained[name].shape[1:]
 
     def _function(self, power: float, prior_power: float, gradient: bool) -> PointFunction:
+        key = (power, prior_power, gradient)
+        if key in self._functions:  # without waiting for threads that compile
+            return self._functions[key]
         with LOCK:
-            if (key := (power, prior_power, gradient)) not in self._functions:
+            if key not in self._functions:
                 terms = [
                     (power, lambda: self._graph("likelihood")),
                     (prior_power, lambda: self._graph("prior")),

@@ -21,6 +21,8 @@ FIRST_DIFFERENCE, DIFFERENCE = 1e-4, 0.1
 SCALE_ROUNDS, SCALE_CHANGE = 12, 2.0
 # Searches for a mode, each in the units that the sds have where the last one ended.
 CLIMBS = 2
+# Searches that must end in the same mode, in all; and sds beyond which modes are different.
+SEARCHES, APART = 4, 5.0
 # Least eigenvalue of a precision with ones on its diagonal: below, it is rounding error.
 LEAST_EIGENVALUE = 1e-9
 # Drops of the log density one sd from the mode: a half of a Gaussian.
@@ -61,6 +63,10 @@ class Pilot(NamedTuple):
         return linalg.cholesky(self.covariance, lower=True)
 
 
+class SeveralModes(RuntimeError):
+    """Searches for the mode ended in several."""
+
+
 class NoMode(RuntimeError):
     """The posterior has no mode with a curvature that makes a Gaussian of it."""
 
@@ -87,8 +93,7 @@ def laplace(
         return tuple(a + b for a, b in zip(prior, likelihoods, strict=True))
 
     try:
-        mode = _climb(of_first, coordinates.start)
-        precision = _curvature(of_first, mode, DIFFERENCE * _scales(of_first, mode))
+        mode, precision = _only_mode(of_first, coordinates)
         mode, precision = _follow(of_all, mode, precision)
         pilot = Pilot(coordinates.parameters, mode, _inverse(precision), LAPLACE)
         _check_drops(of_all, pilot)
@@ -125,6 +130,36 @@ def own_mode(score: Score, parameters: int) -> np.ndarray:
     There its curvature is about one, so that a Newton step is the gradient itself.
     """
     return _newton(score, np.zeros(parameters), np.eye(parameters), NEAR)[0]
+
+
+def _only_mode(score: Score, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mode that all searches end in, and the curvature there.
+
+    They begin where PyMC would, and around; what begins at one mode would never see another.
+    """
+    rng = np.random.default_rng(0)
+    around = rng.uniform(-1, 1, size=(SEARCHES - 1, coordinates.size))
+    starts = [coordinates.start, *(coordinates.start + around)]
+    mode = _climb(score, starts[0])
+    precision = _curvature(score, mode, DIFFERENCE * _scales(score, mode))
+    factor = _factor(precision)
+    for start in starts[1:]:
+        try:
+            other = _climb(score, start)
+            if np.linalg.norm((other - mode) @ factor) < APART:
+                continue
+            other_precision = _curvature(score, other, DIFFERENCE * _scales(score, other))
+            _, gradient = _try(score, other)
+            step = linalg.cho_solve((_factor(other_precision), True), gradient)
+        except (NoMode, NotFinite):
+            continue
+        if step @ gradient < 1:  # within an sd of a mode of its own
+            farthest = int(np.argmax(np.abs(other - mode) * np.sqrt(np.diag(precision))))
+            raise SeveralModes(
+                "the first batch has several modes, which differ most in "
+                f"{coordinates.parameters[farthest]}"
+            )
+    return mode, precision
 
 
 def _climb(score: Score, start: np.ndarray) -> np.ndarray:

@@ -12,14 +12,15 @@ from arviz_swiss.parallel import store
 from arviz_swiss.parallel.progress import progress
 from arviz_swiss.pymc.checking import Checked
 from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, laplace
+from arviz_swiss.pymc.pilot import NoMode, Pilot, SeveralModes, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
+from arviz_swiss.pymc.whitened import have_met
 from arviz_swiss.pymc.worker import PLAIN_TUNE, Task, sample_task
 
 # The file of a folder that holds it.
 FILE = "pilot"
 # Of the run of one batch that stands in for the mode.
-SHORT_DRAWS, SHORT_CHAINS = 500, 2
+SHORT_DRAWS, SHORT_CHAINS = 250, 4
 # Dimensions of a covariance, as merged objects have them.
 DIMS = ("parameter", "parameter_bis")
 
@@ -39,6 +40,8 @@ def find_pilot(
     coordinates = Coordinates(checked.models["b0"])
     try:
         pilot = _by_gradients(run, checked.models, coordinates, executor, progressbar)
+    except SeveralModes as several:
+        return None, str(several)
     except NoMode as no_mode:
         try:
             pilot = _by_run(run, settings, checked, coordinates)
@@ -99,5 +102,8 @@ def _by_run(run: Run, settings: Settings, checked: Checked, coordinates: Coordin
         attrs=run.attrs,
         model=checked.models["b0"],
     )
-    posterior = containers.read(sample_task(task)).groups["posterior"]
-    return gaussian_of(coordinates.from_dataset(posterior), coordinates, "a run of batch b0")
+    groups = containers.read(sample_task(task)).groups
+    draws = coordinates.from_dataset(groups["posterior"])
+    if not have_met(draws, groups["sample_stats"]):
+        raise NoMode("its chains did not meet")
+    return gaussian_of(draws, coordinates, "a run of batch b0")

@@ -19,12 +19,18 @@ from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
 from arviz_swiss.pymc.batch_error import BatchError
-from arviz_swiss.pymc.checking import Checked, build_probes, check_models, suits_threads
+from arviz_swiss.pymc.checking import (
+    Checked,
+    build_probes,
+    check_models,
+    check_potentials,
+    suits_threads,
+)
 from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.pilot_run import find_pilot
 from arviz_swiss.pymc.runs import Run, Settings, add_models, finished_batches, plan_run
-from arviz_swiss.pymc.sampler_arguments import check_sample_kwargs
+from arviz_swiss.pymc.sampler_arguments import check_own_kwargs, check_sample_kwargs
 from arviz_swiss.pymc.worker import Task, compile_ahead, sample_task
 
 # Beside the bar: until the first batch samples, which other machines tell only when it is done.
@@ -60,6 +66,8 @@ def run_batches(
     _check_arguments(build, settings)
     executors.check_executor(executor)
     check_sample_kwargs(settings.sample_kwargs, settings.nuts_sampler)
+    if _is_own(settings):
+        check_own_kwargs(settings.sample_kwargs)
     folder = None if folder is None else Path(folder)
     random_seed = None if random_seed is None else _integer_seed(random_seed)
     clock = clock or Clock()
@@ -68,6 +76,8 @@ def run_batches(
         while not begun:
             run = plan_run(data, division, settings, random_seed, folder)
             probes = build_probes(build, data, run.indices)
+            if settings.whitened:
+                check_potentials([probe.model for probe in probes[:2]])
             run = add_models(run, [probe.model for probe in probes[:2]])
             idatas = finished_batches(run)
             if len(idatas) == len(run.indices) and not settings.whitened:
@@ -205,7 +215,7 @@ def _check_arguments(build: Any, settings: Settings) -> None:
         )
     for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
         value = getattr(settings, name)
-        if name == "tune" and value is None and settings.whitened:
+        if name == "tune" and value is None:
             continue
         if not isinstance(value, numbers.Integral) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")

@@ -11,6 +11,7 @@ import xarray as xr
 
 from arviz_swiss.checking.report import report
 from arviz_swiss.correcting.certify import certify as certify_merged
+from arviz_swiss.correcting.evaluation import EvaluationFailed
 from arviz_swiss.correcting.refine import refine as refine_merged
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
@@ -24,7 +25,6 @@ from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
-from arviz_swiss.pymc.whitened import LIBRARY
 
 OWN_VARIABLES = (
     "batches have variables of their own ({}), over which the density of the shared ones is an "
@@ -50,6 +50,7 @@ def sample(
     chains: int = 4,
     nuts_sampler: str | None = None,
     random_seed: int | np.random.Generator | None = None,
+    reproducible: bool = False,
     progressbar: bool = True,
     **sample_kwargs: Any,
 ) -> Container:
@@ -88,6 +89,8 @@ def sample(
     random_seed : int or numpy.random.Generator, optional
         The same seed gives the same batches and, by default, the same draws on every executor. One
         is drawn when absent; the attribute ``swiss_random_seed`` of the draws tells it.
+    reproducible : bool, default False
+        For samplers of PyMC, as in `sample_batches`; our own chains are reproducible as they are.
     progressbar : bool, default True
         Show the progress of each stage, and a report at the end.
     **sample_kwargs
@@ -173,6 +176,7 @@ def sample(
         chains,
         nuts_sampler or (fastest_sampler() if examined.local else None),
         sample_kwargs,
+        reproducible,
         whitened=not examined.local,
     )
     sampled = run_batches(
@@ -188,8 +192,8 @@ def sample(
     )
     skipped = _why_not_corrected(sampled, examined)
     stages = {"refine": refine and not skipped, "certify": certify and not skipped}
-    result = _correct(sampled, method, stages, executor, clock, progressbar)
-    attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped, **_asides(sampled, settings)}
+    result, failed = _correct(sampled, method, stages, executor, clock, progressbar)
+    attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped or failed, **_asides(sampled)}
     result = _with_group(result, schema.RUN, _run_group(clock, attrs))
     if progressbar:
         print(report(result))
@@ -225,11 +229,14 @@ def _correct(
     executor: Any,
     clock: Clock,
     progressbar: bool,
-) -> Container:
-    """Merge, refine and certify, or go on from what the folder has of that."""
+) -> tuple[Container, str]:
+    """Merge, refine and certify, or go on from what the folder has of that.
+
+    Returns the result, and why a stage could not be done, if so.
+    """
     wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
     run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
-    attrs = {**run.attrs, "method": method, "stages": ", ".join(wanted)}
+    attrs = {**run.attrs, "method": method, "draws": _fingerprint(sampled)}
     result, done = _read_stage(run.folder, wanted, attrs)
     if result is None:
         with clock("merge"):
@@ -238,11 +245,27 @@ def _correct(
     functions = {"refine": refine_merged, "certify": certify_merged}
     for stage in wanted[done:]:
         seed = _seed(run.seed, stage)
-        with clock(stage):
-            result = functions[stage](result, sampled.models, random_seed=seed, **options)
+        try:
+            with clock(stage):
+                result = functions[stage](result, sampled.models, random_seed=seed, **options)
+        except EvaluationFailed as error:  # what was sampled shall not be lost
+            return result, str(error)
         if run.folder is not None:
-            store.write_result(run.folder, stage, containers.read(result).groups, attrs)
-    return result
+            through = {**attrs, "stages": _through(wanted, stage)}
+            store.write_result(run.folder, stage, containers.read(result).groups, through)
+    return result, ""
+
+
+def _through(stages: Sequence[str], last: str) -> str:
+    return ", ".join(stages[: stages.index(last) + 1])
+
+
+def _fingerprint(sampled: Sampled) -> str:
+    """Tell the draws of all batches: what was made of others is made anew."""
+    if sampled.run.folder is None:
+        return ""
+    posteriors = {k: containers.read(v).groups["posterior"] for k, v in sampled.idatas.items()}
+    return store.fingerprint({k: dict(v.drop_attrs().data_vars) for k, v in posteriors.items()})
 
 
 def _read_stage(
@@ -250,7 +273,8 @@ def _read_stage(
 ) -> tuple[Container | None, int]:
     """Return the last result that a folder has, and how many of the stages it is through."""
     for position in range(len(stages) - 1, -1, -1):
-        kept = None if folder is None else store.read_result(folder, stages[position], attrs)
+        through = {**attrs, "stages": _through(stages, stages[position])}
+        kept = None if folder is None else store.read_result(folder, stages[position], through)
         if kept is not None:
             return containers.build(kept), position + 1
     return None, 0
@@ -268,11 +292,23 @@ def _merge(sampled: Sampled, method: str) -> Container:
     )
     if sampled.pilot is None:
         return merged
+    merged = _with_left_out(merged, sampled.models["b0"])
     maps = containers.read(merged).groups[schema.TRANSFORM]
     parameters = maps["parameter"].values.astype(str).tolist()
     if set(parameters) != set(sampled.pilot.parameters):
         return merged
     return _with_group(merged, schema.PILOT, to_dataset(sampled.pilot.ordered(parameters)))
+
+
+def _with_left_out(merged: Container, model: pm.Model) -> Container:
+    """Say which deterministics are not there: those of the rows of a batch."""
+    posterior = containers.read(merged).groups["posterior"]
+    names = [var.name for var in model.deterministics if var.name not in posterior]
+    told = [name for name in posterior.attrs.get(schema.LEFT_OUT, "").split(", ") if name]
+    if not set(names) - set(told):
+        return merged
+    attrs = {schema.LEFT_OUT: ", ".join(dict.fromkeys([*told, *names]))}
+    return _with_group(merged, "posterior", posterior.assign_attrs(attrs))
 
 
 def _seed(seed: int, stage: str) -> int:
@@ -299,13 +335,8 @@ def _run_group(clock: Clock, attrs: Mapping[str, str]) -> xr.Dataset:
     )
 
 
-def _asides(sampled: Sampled, settings: Settings) -> dict[str, str]:
+def _asides(sampled: Sampled) -> dict[str, str]:
     """Return what did not go as planned."""
-    if sampled.pilot is None or settings.nuts_sampler is not None:
-        return {schema.PLAIN: sampled.plain, schema.RESAMPLED_BATCHES: ""}
-    libraries = {
-        label: containers.read(idata).groups["posterior"].attrs["inference_library"]
-        for label, idata in sampled.idatas.items()
-    }
-    others = [label for label, library in libraries.items() if library != LIBRARY]
-    return {schema.PLAIN: "", schema.RESAMPLED_BATCHES: ",".join(others)}
+    posteriors = {k: containers.read(v).groups["posterior"] for k, v in sampled.idatas.items()}
+    others = [label for label, draws in posteriors.items() if schema.FULL_WARMUP in draws.attrs]
+    return {schema.PLAIN: sampled.plain, schema.RESAMPLED_BATCHES: ",".join(others)}

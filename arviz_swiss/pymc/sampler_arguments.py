@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
 import pymc as pm
 
 from arviz_swiss.pymc.compiling import compiles_with_numba
@@ -81,6 +82,18 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None 
     if nuts_sampler is None:
         nuts_sampler = "pymc" if ONLY_PYMC & set(sample_kwargs) else default_sampler()
     _check_known(sample_kwargs, nuts_sampler)
+
+
+def check_own_kwargs(sample_kwargs: dict[str, Any]) -> None:
+    """Refuse arguments that are for samplers of PyMC, where our own chains sample."""
+    if others := [name for name in sample_kwargs if name != "target_accept"]:
+        raise TypeError(
+            f"{others[0]}= is for samplers of PyMC, and none was asked for: pass nuts_sampler= as "
+            'well, such as nuts_sampler="nutpie", or leave it out.'
+        )
+    target = sample_kwargs.get("target_accept", 0.9)
+    if not isinstance(target, float | np.floating) or not 0 < target < 1:
+        raise ValueError(f"target_accept must be a number between 0 and 1, got {target!r}.")
 
 
 def default_sampler() -> str:

@@ -57,7 +57,7 @@ def choose_sizes(
     rule = f"{batches} batches, as asked for"
     if batches is None:
         wanted = max(draws // needed, workers)
-        batches = max(min(wanted, most), 2)
+        batches = min(max(min(wanted, most), 2), max(rows, 1))
         if batches > workers:
             batches -= batches % workers
         rule = f"{batches} batches, by the draws that a batch needs"
@@ -88,9 +88,10 @@ class Examined(NamedTuple):
 
 def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: Any) -> Examined:
     """Build the models of two small batches, and of both together, to see what they share."""
-    batches = max(-(-row_count(data) // PROBED_ROWS), 2)
-    if groups is not None:
-        batches = 2  # whole groups, however large they are
+    rows = row_count(data)
+    # whole groups, however large they are
+    batches = 2 if groups is not None else max(-(-rows // PROBED_ROWS), 2)
+    batches = max(min(batches, rows), 1)
     indices = partition(data, batches, groups=groups, stratify=stratify, random_seed=0)[:2]
     probes = build_probes(build, data, {f"b{at}": index for at, index in enumerate(indices)})
     structures = [probe.structure for probe in probes]

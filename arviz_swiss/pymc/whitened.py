@@ -11,11 +11,13 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import graph_replace
 
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.base.hmc import Chains, sample_chains
+from arviz_swiss.base.hmc import Chains, NoStart, sample_chains
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.parallel.executors import raise_if_abandoned
+from arviz_swiss.pymc.batch_space import UNFIT
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
+from arviz_swiss.pymc.observed import observed_values
 from arviz_swiss.pymc.pilot import NoMode, Pilot, Score, gaussian_of, own_mode
 
 LIBRARY = "arviz_swiss"
@@ -27,6 +29,9 @@ WHITE, MEAN, FACTOR, POWER, PRIOR_POWER = (
 LONGER = 5
 # Random directions along which the curvature of a batch is compared to that of the pilot.
 DIRECTIONS = 4
+# Seconds a value and point, and of a batch in all, beyond which a compiler pays: for what NumPy
+# does row by row, as the density of multivariate normal variables. Steps of a trajectory, about.
+SLOW, PATIENCE, STEPS = 2e-6, 10.0, 4
 # What tells that chains of a batch cannot be used.
 MOST_DIVERGING, LEAST_ACCEPTED, LEAST_EFFECTIVE = 0.02, 0.5, 0.1
 
@@ -59,11 +64,19 @@ def sample_whitened(
     coordinates = Coordinates(model)
     density = ModelDensity(model, coordinates.merge_space, label)
     rng = np.random.default_rng(seed)
-    pilot = _widened(pilot.ordered(coordinates.parameters), density, powers, rng)
+    pilot = pilot.ordered(coordinates.parameters)
+    try:
+        pilot = _widened(pilot, density, powers, rng)
+        seconds = _seconds(_score(density, pilot, powers), (chains, len(pilot.mean)))
+    except UNFIT:  # graphs that cannot be vectorised
+        return None
+    values = sum(array.size for array in observed_values(model).values())
+    if seconds > SLOW * chains * values and seconds * STEPS * (tune + draws) > PATIENCE:
+        return None
     for warmup in (tune, LONGER * tune):
         try:
             found = _attempt(density, pilot, powers, chains, warmup, draws, rng, target_accept)
-        except (ValueError, NoMode):
+        except NoStart:
             return None
         theta, stats = pilot.mean + found.draws @ pilot.factor.T, _stats(found)
         if have_met(found.draws, stats):
@@ -72,13 +85,20 @@ def sample_whitened(
                 "sampling_time": time.perf_counter() - started,
                 "tuning_steps": warmup,
             }
-            posterior = coordinates.to_dataset(theta).assign_attrs(attrs)
-            return {"posterior": posterior, "sample_stats": stats}
+            posterior = coordinates.with_deterministics(coordinates.to_dataset(theta))
+            return {"posterior": posterior.assign_attrs(attrs), "sample_stats": stats}
         try:
             pilot = gaussian_of(theta, coordinates, "the first chains of the batch")
         except NoMode:
             return None
     return None
+
+
+def _seconds(score: Score, shape: tuple[int, int]) -> float:
+    """Return how long all chains take for one step."""
+    started = time.perf_counter()
+    score(np.zeros(shape))
+    return time.perf_counter() - started
 
 
 def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> Score:
@@ -193,4 +213,4 @@ def unwhiten(posterior: xr.Dataset, pilot: Pilot, coordinates: Coordinates) -> x
     pilot = pilot.ordered(coordinates.parameters)
     white = posterior[WHITE].transpose(*SAMPLE_DIMS, ...).values
     dataset = coordinates.to_dataset(pilot.mean + white @ pilot.factor.T)
-    return dataset.assign_attrs(posterior.attrs)
+    return coordinates.with_deterministics(dataset).assign_attrs(posterior.attrs)

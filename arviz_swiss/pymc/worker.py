@@ -66,6 +66,7 @@ class Task(NamedTuple):
     sign: str | None = None
     model: pm.Model | None = None
     pilot: Pilot | None = None
+    is_fallback: bool = False
 
     @property
     def powers(self) -> Powers:
@@ -159,7 +160,7 @@ def sample_task(task: Task) -> Any:
         groups = _sample(task, prepared)
         if groups is None:
             longer = task.settings._replace(tune=max(task.settings.tune or 0, PLAIN_TUNE))
-            return sample_task(task._replace(pilot=None, settings=longer))
+            return sample_task(task._replace(pilot=None, settings=longer, is_fallback=True))
     groups |= prepared.groups
     groups["posterior"] = _tidy_posterior(groups["posterior"], task, prepared)
     groups["sample_stats"] = _without_objects(groups["sample_stats"])
@@ -168,7 +169,8 @@ def sample_task(task: Task) -> Any:
 
 def _sample(task: Task, prepared: _Prepared) -> containers.Groups | None:
     """Sample by the task's sampler; None if whitened chains cannot be used."""
-    if task.pilot is not None and task.is_own:
+    if task.is_own:
+        assert task.pilot is not None
         task.show_sampling()
         return sample_whitened(
             prepared.model,
@@ -356,6 +358,8 @@ def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> x
     if task.settings.kind == "fractionated":
         tempering = tempering_attrs(prepared.tempered)
         attrs |= {name: tempering[name] for name in (schema.TRANSFORMED, schema.UNTRANSFORMED)}
+    if task.is_fallback:
+        attrs[schema.FULL_WARMUP] = 1
     if local := [name for name in free if name in {*task.local, *prepared.structure.imputed}]:
         attrs[schema.LOCAL] = ",".join(local)
     return posterior[names].assign_attrs(containers.safe_attrs({**posterior.attrs, **attrs}))

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import distributed
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from batch_models import DATA, build, hierarchy
@@ -167,12 +168,62 @@ def test_an_argument_that_no_sampler_reads():
         az_swiss.sample(build, TABLE, target_acept=0.9, **SHORT)
 
 
+def test_arguments_for_samplers_of_pymc_without_one():
+    with pytest.raises(TypeError, match=r"init= is for samplers of PyMC.*pass nuts_sampler="):
+        az_swiss.sample(build, TABLE, init="adapt_diag", **SHORT)
+    with pytest.raises(ValueError, match="target_accept must be a number between 0 and 1, got 2"):
+        az_swiss.sample(build, TABLE, target_accept=2.0, **SHORT)
+
+
+def test_deterministics_of_the_rows_are_left_out_and_told():
+    def with_rows(batch):
+        model = build(batch)
+        with model:
+            pm.Deterministic("mean_x", model["beta"][0] + batch["x"].mean())
+            pm.Deterministic("fitted", model["beta"][0] + model["beta"][1] * model["x"])
+        return model
+
+    with pytest.warns(MergeWarning, match="left out of the merge: mean_x"):
+        merged = az_swiss.sample(with_rows, TABLE, refine=False, certify=False, **SHORT)
+    posterior = groups_of(merged)["posterior"]
+    assert list(posterior.data_vars) == ["beta", "sigma", "variance"]
+    assert "Without mean_x, fitted of the batches" in str(az_swiss.report(merged))
+
+
+def test_potentials_of_the_rows_are_refused():
+    def with_rows(batch):
+        model = build(batch)
+        with model:
+            pm.Potential("rows", -((model["beta"][0] - batch["y"].to_numpy()) ** 2).sum())
+        return model
+
+    with pytest.raises(ValueError, match=r"Potential rows differs between batches b0 and b1"):
+        az_swiss.sample(with_rows, TABLE, **SHORT)
+
+
+@pytest.mark.slow
+def test_two_modes_are_not_hidden():
+    def two_modes(batch):
+        with pm.Model() as model:
+            a = pm.Normal("a", 0.3, 3)
+            pm.Normal("y", a**2, 1, observed=batch)
+        return model
+
+    y = np.random.default_rng(2).normal(4, 1, size=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MergeWarning)
+        merged = az_swiss.sample(two_modes, y, random_seed=1, progressbar=False)
+    groups = groups_of(merged)
+    assert "several modes, which differ most in a" in groups["swiss_run"].attrs["plain"]
+    assert groups["swiss_certificate"].attrs["status"] != "certified"
+
+
 @pytest.mark.slow
 def test_batches_with_variables_of_their_own_are_merged_only():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few rows and draws
         merged = az_swiss.sample(
-            hierarchy, DATA, groups="group", batches=2, draws=400, chains=2, tune=200, **QUIET
+            hierarchy, DATA, groups="group", batches=2, draws=400, chains=2, **QUIET
         )
     groups = groups_of(merged)
     assert groups["posterior"].attrs["swiss_kind"] == "fractionated"
