@@ -26,6 +26,9 @@ from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
 
+# Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
+# and samplers of PyMC.
+OWN_CHAINS, NUTS_CHAINS = 8, 4
 OWN_VARIABLES = (
     "batches have variables of their own ({}), over which the density of the shared ones is an "
     "integral"
@@ -47,7 +50,7 @@ def sample(
     executor: Any = None,
     folder: str | Path | None = None,
     tune: int | None = None,
-    chains: int = 4,
+    chains: int | None = None,
     nuts_sampler: str | None = None,
     random_seed: int | np.random.Generator | None = None,
     reproducible: bool = False,
@@ -81,8 +84,8 @@ def sample(
     folder : path, optional
         Where each finished stage is saved at once. Run the same call again to go on from there.
     tune, chains : int, optional
-        Of each batch. By default 4 chains, with a warm-up of 40 draws in whitened coordinates, 100
-        by another sampler, and 1000 in those of the model.
+        Of each batch. By default 8 chains with a warm-up of 20 draws in whitened coordinates; 4
+        chains by another sampler, with 100, and 1000 in the coordinates of the model.
     nuts_sampler : {"nutpie", "pymc", "numpyro", "blackjax"}, optional
         Sample the whitened batches with this sampler of ``pymc.sample``; by default with
         Hamiltonian Monte Carlo of all chains of a batch at once, which needs no compiler.
@@ -159,6 +162,7 @@ def sample(
     executors.check_executor(executor)
     with clock("plan"):
         examined = examine(build, data, groups, stratify)
+        chains = chains or (NUTS_CHAINS if nuts_sampler or examined.local else OWN_CHAINS)
         sizes = choose_sizes(
             row_count(data),
             examined.parameters,
@@ -207,7 +211,7 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
             'certified. Pass certify=False, or method="swiss".'
         )
     for name, value in numbers_of.items():
-        if name == "batches" and value is None:
+        if name != "draws" and value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

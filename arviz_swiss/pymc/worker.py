@@ -41,7 +41,7 @@ _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
 # Lengths of the warm-up: of chains in whitened coordinates, by our own sampler and by others, and
 # of those in the model's.
-WHITE_TUNE, WHITE_NUTS_TUNE, PLAIN_TUNE = 40, 100, 1000
+WHITE_TUNE, WHITE_NUTS_TUNE, PLAIN_TUNE = 20, 100, 1000
 # Seconds between two looks at whether anybody waits for the draws.
 _INTERVAL = 0.2
 
