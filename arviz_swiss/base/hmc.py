@@ -30,12 +30,13 @@ class NoStart(ValueError):
 class Chains(NamedTuple):
     """Draws (chain, draw, parameter), their log densities, and how they were made (chain, draw).
 
-    `steps` are those of each trajectory, (draw,), for all chains; `step_size` is the one of all
+    `gradients` are those of the log density at the draws; `steps` are those of each trajectory, (draw,), for all chains; `step_size` is the one of all
     draws.
     """
 
     draws: np.ndarray
     log_density: np.ndarray
+    gradients: np.ndarray
     acceptance: np.ndarray
     energy: np.ndarray
     diverging: np.ndarray
@@ -86,6 +87,7 @@ def sample_chains(
     return Chains(
         np.stack([move.state.points for move in moves], axis=1),
         np.stack([move.state.values for move in moves], axis=1),
+        np.stack([move.state.gradients for move in moves], axis=1),
         np.stack([move.acceptance for move in moves], axis=1),
         np.stack([move.energy for move in moves], axis=1),
         np.stack([move.diverging for move in moves], axis=1),

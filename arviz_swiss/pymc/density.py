@@ -1,6 +1,6 @@
 """A batch's density from its PyMC model: log density and gradient of prior and likelihood apart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,10 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob import transformed_conditional_logp
-from pymc.logprob.utils import replace_rvs_by_values
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch, replace_rvs_by_values
 from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.basic import in2out
+from pytensor.graph.rewriting.utils import rewrite_graph
 
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
@@ -19,6 +21,9 @@ from arviz_swiss.pymc.points import PointFunction, compile_points
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
+# A check of parameters that fails becomes a density of zero, as when PyMC samples.
+_NO_DENSITY = in2out(local_check_parameter_to_ninf_switch)
+
 
 class ModelDensity:
     """The log density of one batch, at many points at once.
@@ -26,11 +31,14 @@ class ModelDensity:
     Batches whose models differ in their data alone share one compiled function. Potentials are
     counted with the prior. A variable that was merged on its own scale has its density there,
     without a Jacobian. A model that is tempered, has other free variables than the merged ones, or
-    transforms them in another way is refused.
+    transforms them in another way is refused. `local` variables, if there are any, are those whose
+    density given the others is part of the likelihood.
     """
 
-    def __init__(self, model: pm.Model, space: MergeSpace, label: str = ""):
-        self._model, self._space, self._label = model, space, label
+    def __init__(
+        self, model: pm.Model, space: MergeSpace, label: str = "", local: Sequence[str] = ()
+    ):
+        self._model, self._space, self._label, self._local = model, space, label, tuple(local)
         with LOCK:
             check_model(model, space, label)
             _check_shapes(model, space, label)
@@ -44,7 +52,7 @@ class ModelDensity:
 
     def __reduce__(self):
         """Pickle what it was made of: functions stay where they are."""
-        return ModelDensity, (self._model, self._space, self._label)
+        return ModelDensity, (self._model, self._space, self._label, self._local)
 
     def log_prior(self, x: np.ndarray) -> np.ndarray:
         """Return the log density of the prior, Jacobians included: (points,)."""
@@ -117,7 +125,7 @@ class ModelDensity:
         return self._functions[key]
 
     def _graph(self, term: str) -> Variable:
-        return _graph(self._model, self._inputs, self._space, term)
+        return _graph(self._model, self._inputs, self._space, term, self._local)
 
 
 def _raised(term: Any, power: float) -> Any:
@@ -233,9 +241,16 @@ def _order_of_image(model: pm.Model, variable: Placed, space: MergeSpace) -> Ord
 
 
 def _graph(
-    model: pm.Model, inputs: Mapping[str, Variable], space: MergeSpace, term: str
+    model: pm.Model,
+    inputs: Mapping[str, Variable],
+    space: MergeSpace,
+    term: str,
+    local: Sequence[str],
 ) -> Variable:
-    """Return the log prior or log likelihood of one point, a scalar."""
+    """Return the log prior or log likelihood of one point, a scalar.
+
+    The density of `local` variables given the others is counted with the likelihood.
+    """
     values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     values |= {rv: inputs[rv.name] for rv in model.free_RVs}
     transforms = {
@@ -243,14 +258,17 @@ def _graph(
         for rv in model.free_RVs
     }
     transforms |= {rv: None for rv in model.observed_RVs}
+    own = [rv for rv in model.free_RVs if rv.name in local]
+    shared = [rv for rv in model.free_RVs if rv.name not in local]
     terms = transformed_conditional_logp(
-        rvs=model.free_RVs if term == "prior" else model.observed_RVs,
+        rvs=shared if term == "prior" else [*own, *model.observed_RVs],
         rvs_to_values=values,
         rvs_to_transforms=transforms,
-        jacobian=term == "prior",
     )
     if term == "prior" and model.potentials:
         terms += replace_rvs_by_values(
             model.potentials, rvs_to_values=values, rvs_to_transforms=transforms
         )
-    return pt.add(*map(pt.sum, terms), pt.constant(0.0))
+    graph = pt.add(*map(pt.sum, terms), pt.constant(0.0))
+    # of many points, one outside must not fail them all
+    return rewrite_graph(graph, include=(), custom_rewrite=_NO_DENSITY, clone=False)
