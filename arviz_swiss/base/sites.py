@@ -43,7 +43,8 @@ class Step(NamedTuple):
     """Where the pooled Gaussian goes, in its white coordinates: mean and precision there.
 
     `length` is the Mahalanobis length of the step of the mean, `change` the norm of the relative
-    change of the precision; `damping` is the share that was taken.
+    change of the precision; `damping` is the share that was taken, `unlimited` eigenvalues are of
+    the precision without it.
     """
 
     mean: np.ndarray
@@ -53,6 +54,7 @@ class Step(NamedTuple):
     change: float
     change_error: float
     damping: float
+    unlimited: np.ndarray
 
 
 def site_change(
@@ -107,6 +109,7 @@ def pool_changes(sites: Sequence[Site], changes: Sequence[Change]) -> Step:
         float(damping * np.linalg.norm(bend)),
         float(damping * np.sqrt(sum(change.precision_noise for change in changes))),
         damping,
+        np.linalg.eigvalsh(np.eye(size) + bend),
     )
 
 

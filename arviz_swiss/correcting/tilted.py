@@ -1,25 +1,30 @@
-r"""A batch's tilted distribution: its own data, and all that the others say of the shared parameters.
+r"""A batch's tilted distribution: its own data, and what the others say of shared parameters.
 
-The others' word is the *cavity*, the pooled Gaussian without the batch's own site. Shared and local
-variables are sampled together, in the white coordinates z and u of
+The others' word is the *cavity*, the pooled Gaussian without the batch's own site. Shared and
+local variables are sampled together, in the white coordinates z and u of
 :math:`\theta = \mu + L z, \alpha = m + G z + S u`.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from arviz_swiss.base.conditional import (
     Conditional,
+    NoConditional,
     control_variates,
     find_conditional,
     narrow,
     widen,
 )
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.base.hmc import sample_chains
+from arviz_swiss.base.hmc import NoStart, sample_chains
 from arviz_swiss.base.sites import Change, Site, site_change
+from arviz_swiss.correcting.evaluation import EvaluationFailed
+
+# Chains that hardly move, or diverge, are begun anew with so many times the warm-up.
+LONGER, LEAST_ACCEPTED = 5, 0.5
 
 
 class JointDensity(Protocol):
@@ -40,18 +45,31 @@ class JointDensity(Protocol):
 
 
 class Tilt(NamedTuple):
-    """All that a batch is told in a round: the pooled Gaussian, its own site, how to sample."""
+    """All that a batch is told in a round: the pooled Gaussian, its own site, how to sample.
+
+    `start` is where the search for the local variables' mode begins, if that is known.
+    """
 
     mean: np.ndarray
     factor: np.ndarray
     site: Site
     prior_power: float
-    start: np.ndarray
+    start: np.ndarray | None
     chains: int
     tune: int
     draws: int
     seed: int
     target_accept: float = 0.9
+
+    def answer(self, kept: Any, label: str) -> "Tilted":
+        """Sample the density that a worker keeps."""
+        try:
+            return sample_tilted(kept.density, self)
+        except (NoConditional, NoStart) as error:
+            raise EvaluationFailed(
+                f'batch "{label}": its variables could not be sampled together with what the other '
+                f"batches say of the shared ones: {error}."
+            ) from error
 
 
 class Tilted(NamedTuple):
@@ -75,7 +93,8 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
     def joint(shared: np.ndarray, local: np.ndarray):
         return density.score(shared, local, tilt.prior_power)
 
-    conditional = find_conditional(joint, tilt.mean, tilt.factor, tilt.start, families)
+    begin = density.start if tilt.start is None else tilt.start
+    conditional = find_conditional(joint, tilt.mean, tilt.factor, begin, families)
     cavity = np.eye(size) - tilt.site.precision
 
     def place(white: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -93,15 +112,17 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
         return values, np.concatenate([by_z, by_u], axis=1)
 
     rng = np.random.default_rng(tilt.seed)
-    start = rng.standard_normal((tilt.chains, size + tilt.start.size))
-    chains = sample_chains(
-        log_density,
-        start,
-        tune=tilt.tune,
-        draws=tilt.draws,
-        rng=rng,
-        target_accept=tilt.target_accept,
-    )
+    for warmup in (tilt.tune, LONGER * tilt.tune):
+        chains = sample_chains(
+            log_density,
+            rng.standard_normal((tilt.chains, size + begin.size)),
+            tune=warmup,
+            draws=tilt.draws,
+            rng=rng,
+            target_accept=tilt.target_accept,
+        )
+        if chains.acceptance.mean(axis=1).min() > LEAST_ACCEPTED and not chains.diverging.any():
+            break
     shared, local = place(chains.draws)
     return Tilted(
         shared,

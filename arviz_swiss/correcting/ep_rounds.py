@@ -1,0 +1,128 @@
+"""Rounds of expectation propagation: every batch is sampled with the others' word as its prior."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from arviz_swiss.base.gaussian import Gaussian, Round, gaussian
+from arviz_swiss.base.sites import Site, Step, change_site, pool_changes, white_factor
+from arviz_swiss.correcting.rounds import settled
+from arviz_swiss.correcting.tilted import Tilt, Tilted
+from arviz_swiss.parallel.progress import Bar
+
+# Draws of a round that only has to find the way: a parameter, and at least.
+ROUGH_A_PARAMETER, ROUGH = 6, 120
+# In posterior sds: after a shorter step the rounds are as long as the result needs.
+NEAR = 0.5
+# Of the step in posterior sds: more error than this asks for more draws, at most so many times.
+STEP_ERROR, MORE = 0.1, 4.0
+
+SampleAll = Callable[[Mapping[str, Tilt]], dict[str, Tilted]]
+
+
+class Effort(NamedTuple):
+    """How to sample: chains of a batch, their warm-up, and draws of each; rounds at most."""
+
+    chains: int
+    tune: int
+    draws: int
+    rounds: int
+    target_accept: float = 0.9
+
+
+class Propagated(NamedTuple):
+    """The rounds, draws of the last one, and the sites after it in coordinates white by it.
+
+    `skewness` is what all sites together make of each white coordinate's, with its error.
+    """
+
+    history: list[Round]
+    tilted: dict[str, Tilted]
+    factor: np.ndarray
+    sites: dict[str, Site]
+    skewness: np.ndarray
+    skewness_error: np.ndarray
+
+
+def propagate(
+    sample: SampleAll,
+    start: Gaussian,
+    shares: Mapping[str, float],
+    effort: Effort,
+    rng: np.random.Generator,
+    bar: Bar,
+) -> Propagated:
+    """Run rounds until mean and precision change by no more than their noise.
+
+    `shares` are each batch's of the prior, and at first of the pooled precision. Rounds are short
+    until the pooled Gaussian is near.
+    """
+    size = start.mean.size
+    mean, factor = start.mean, np.linalg.cholesky(start.covariance)
+    sites = {label: Site(share * np.eye(size), np.zeros(size)) for label, share in shares.items()}
+    places: dict[str, np.ndarray | None] = dict.fromkeys(shares)
+    history: list[Round] = []
+    rough = -(-max(ROUGH, ROUGH_A_PARAMETER * size) // effort.chains)
+    draws = min(rough, effort.draws)
+    while len(history) < effort.rounds:
+        bar.stage(f"round {len(history) + 1} of at most {effort.rounds}")
+        tilts = {
+            label: Tilt(
+                mean,
+                factor,
+                sites[label],
+                share,
+                places[label],
+                effort.chains,
+                effort.tune,
+                draws,
+                int(rng.integers(2**63)),
+                effort.target_accept,
+            )
+            for label, share in shares.items()
+        }
+        tilted = sample(tilts)
+        changes = [tilted[label].change for label in shares]
+        step = pool_changes(list(sites.values()), changes)
+        sites = {
+            label: change_site(site, change, step)
+            for (label, site), change in zip(sites.items(), changes, strict=True)
+        }
+        mean, factor = mean + factor @ step.mean, factor @ white_factor(step)
+        places = {label: tilted[label].conditional.centre for label in shares}
+        history.append(_round(mean, factor, step))
+        if draws >= effort.draws and settled(history):
+            break
+        draws = _next_draws(history, draws, effort.draws)
+    return Propagated(
+        history,
+        tilted,
+        factor,
+        sites,
+        sum(change.skewness for change in changes),
+        np.sqrt(sum(change.skewness_noise for change in changes)),
+    )
+
+
+def _round(mean: np.ndarray, factor: np.ndarray, step: Step) -> Round:
+    return Round(
+        gaussian(mean, factor @ factor.T),
+        step.length,
+        step.length_error,
+        step.change,
+        step.change_error,
+        np.linalg.eigvalsh(step.precision),
+        step.unlimited,
+    )
+
+
+def _next_draws(history: Sequence[Round], draws: int, wanted: int) -> int:
+    """Return the length of the next round's chains."""
+    last = history[-1]
+    if last.step > NEAR:
+        return draws
+    if draws < wanted:
+        return wanted
+    more = np.clip((last.step_error / STEP_ERROR) ** 2, 1.0, MORE)
+    return int(np.ceil(draws * more))
