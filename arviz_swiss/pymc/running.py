@@ -16,9 +16,10 @@ from threadpoolctl import threadpool_limits
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel.batch_error import BatchError
+from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.batch_error import BatchError
 from arviz_swiss.pymc.checking import (
     Checked,
     build_probes,
@@ -26,7 +27,6 @@ from arviz_swiss.pymc.checking import (
     check_potentials,
     suits_threads,
 )
-from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.pilot_run import find_pilot
 from arviz_swiss.pymc.runs import Run, Settings, add_models, finished_batches, plan_run

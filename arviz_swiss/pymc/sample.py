@@ -18,8 +18,8 @@ from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count
-from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
 from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
