@@ -144,6 +144,26 @@ def test_the_memory_of_a_batch_is_given_back_when_it_cannot_be_written(tmp_path,
         len(views[0])
 
 
+def test_a_result_that_cannot_be_written_is_named_with_what_to_do(tmp_path, monkeypatch):
+    groups, attrs = {"swiss_pilot": xr.Dataset({"mean": ("k", [1.0, 2.0])})}, {"run": 1}
+
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_write_new", refuse)
+        message = r"stage pilot was done but could not be saved in .*: No space.* call again"
+        with pytest.raises(OSError, match=message) as caught:
+            store.write_result(tmp_path, "pilot", groups, attrs)
+    assert caught.value.errno == errno.ENOSPC
+    assert not list(tmp_path.iterdir())
+    store.write_result(tmp_path, "pilot", groups, attrs)
+    (name, group), *others = store.read_result(tmp_path, "pilot", attrs).items()
+    assert (name, others) == ("swiss_pilot", [])
+    xr.testing.assert_identical(group, groups[name])
+    assert store.read_result(tmp_path, "pilot", {"run": 2}) is None
+
+
 def test_settings_round_trip(tmp_path):
     folder = tmp_path / "a" / "b"
     assert store.read_settings(folder) is None
