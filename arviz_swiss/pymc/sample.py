@@ -317,8 +317,7 @@ def _with_left_out(merged: Container, model: pm.Model) -> Container:
 
 def _seed(seed: int, stage: str) -> int:
     """Return a seed of its own for a stage of the run."""
-    words = [seed % 2**32, seed >> 32, *stage.encode()]
-    return int(np.random.SeedSequence(words).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, *stage.encode()]).generate_state(1)[0])
 
 
 def _with_group(merged: Container, name: str, group: xr.Dataset) -> Container:
