@@ -11,14 +11,15 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pytensor.graph.replace import graph_replace
 
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.base.hmc import Chains, NoStart, sample_chains
+from arviz_swiss.base.hmc import Chains, LogDensity, NoStart, sample_chains
+from arviz_swiss.base.mode import NoMode
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc.batch_space import UNFIT
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
 from arviz_swiss.pymc.observed import observed_values
-from arviz_swiss.pymc.pilot import NoMode, Pilot, Score, gaussian_of, own_mode
+from arviz_swiss.pymc.pilot import Pilot, gaussian_of, own_mode
 
 LIBRARY = "arviz_swiss"
 # The variable of a whitened model, and its data beside the user's own.
@@ -95,7 +96,7 @@ def sample_whitened(
     return None
 
 
-def _seconds(score: Score, shape: tuple[int, int]) -> float:
+def _seconds(score: LogDensity, shape: tuple[int, int]) -> float:
     """Return how long all chains take for one step, where nothing holds it up.
 
     A thread may wait for others, and make a function of its own first: the shortest time counts.
@@ -108,7 +109,7 @@ def _seconds(score: Score, shape: tuple[int, int]) -> float:
     return min(times)
 
 
-def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> Score:
+def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> LogDensity:
     """Return the log density of a batch, and its gradient, of white coordinates."""
     factor = pilot.factor
 
