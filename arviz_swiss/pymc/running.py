@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
@@ -215,10 +216,8 @@ def _check_arguments(build: Any, settings: Settings) -> None:
         )
     for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
         value = getattr(settings, name)
-        if name == "tune" and value is None:
-            continue
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+        if name != "tune" or value is not None:
+            check_count(name, value, least)
 
 
 def _integer_seed(random_seed: Any) -> int:

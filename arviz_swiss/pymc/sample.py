@@ -1,6 +1,5 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.checking.report import report
 from arviz_swiss.correcting.certify import certify as certify_merged
 from arviz_swiss.correcting.evaluation import EvaluationFailed
@@ -211,10 +211,8 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
             'certified. Pass certify=False, or method="swiss".'
         )
     for name, value in numbers_of.items():
-        if name != "draws" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if name == "draws" or value is not None:
+            check_count(name, value)
 
 
 def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:
