@@ -17,6 +17,7 @@ from arviz_swiss.correcting.resample import resample
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.merging.subposteriors import subposteriors
+from arviz_swiss.parallel.batch_error import BatchError
 from arviz_swiss.parallel.partition import partition
 from arviz_swiss.plots.plot_batches import plot_batches
 from arviz_swiss.plots.plot_compare_methods import plot_compare_methods
@@ -54,7 +55,7 @@ __all__ = [
     "MergeWarning",
 ]
 
-_NEED_PYMC = ("BatchError", "fractionate", "inflate", "sample", "sample_batches")
+_NEED_PYMC = ("fractionate", "inflate", "sample", "sample_batches")
 
 
 def __getattr__(name: str) -> Any:

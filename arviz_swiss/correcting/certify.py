@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from arviz_swiss.base import weights
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.correcting.belonging import check_shared
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
@@ -157,8 +158,7 @@ def certify(
     opened.require_moved(
         'their density is not known, so they cannot be certified. Merge with method="swiss".'
     )
-    if not isinstance(draws, int | np.integer) or draws < FEWEST:
-        raise ValueError(f"draws must be an integer of at least {FEWEST}, got {draws!r}.")
+    check_count("draws", draws, FEWEST)
     matched = batch_densities(opened, Source(densities, build, data, groups, stratify))
     rng = generator(random_seed)
     thinned = _thin(opened, draws, rng)

@@ -20,6 +20,8 @@ from arviz_swiss.parallel.progress import Bar
 VALUES_AT_ONCE = 10**6
 # Of a density whose size is not known.
 POINTS_AT_ONCE = 100
+# Beside the bar: until functions are made of the models' graphs.
+READING = "reading the models"
 OUTSIDE = (
     "A parameter outside its support is the usual cause: merge it in unconstrained space, with "
     "transforms= or model=."
@@ -87,7 +89,7 @@ def evaluating(
     Without an executor densities are evaluated in threads of this process, one a core, each object
     by one of them at a time. Each worker of an executor keeps the densities that it was sent. Only
     PyMC models need `space`. The bar moves whenever a density is done, and says so while models are
-    compiled.
+    read.
     """
     session, bar = uuid.uuid4().hex, bar or Bar("")
     sent: set[str] = set()
@@ -108,15 +110,15 @@ def evaluating(
             for label, wanted in requests.items()
         }
         results: dict[str, list[np.ndarray]] = {}
-        compiles = any(is_model(task.density) for task in tasks.values())
-        before = bar.stage("compiling") if compiles else ""
+        are_models_new = any(is_model(task.density) for task in tasks.values())
+        before = bar.stage(READING) if are_models_new else ""
         while tasks:
             missed = {}
             for label, result in run(tasks):
                 if result is None:
                     missed[label] = tasks[label]._replace(density=densities[label])
                 else:
-                    if compiles and not results:
+                    if are_models_new and not results:
                         bar.stage(before)
                     results[label] = result
                     bar()

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import gaussian, weights
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
@@ -222,8 +223,7 @@ def refine(
 
 def _check_counts(opened: Merged, **counts: int) -> None:
     for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        check_count(name, value)
     chains, length = opened.sizes
     if chains * length < opened.free.size + 2:
         raise ValueError(

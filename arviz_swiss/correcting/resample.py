@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import weights
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
@@ -128,8 +129,7 @@ def _shape(draws: int | None, weighed: int) -> tuple[int, int]:
     """Return how many chains of how many draws to make."""
     if draws is None:
         return CHAINS, weighed // CHAINS
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise ValueError(f"draws must be an integer of at least 1, got {draws!r}.")
+    check_count("draws", draws)
     chains = next(count for count in range(CHAINS, 0, -1) if draws % count == 0)
     return chains, int(draws) // chains
 

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.methods.registry import Given, checked_bandwidth, register
 
 TINY = 1e-12
@@ -94,8 +95,7 @@ def median(
         bandwidth = checked_bandwidth(bandwidth)
     if landmarks is None:
         landmarks = min(MOST_LANDMARKS, max(FEWEST_LANDMARKS, ALL_LANDMARKS // len(draws)))
-    if landmarks < 2:
-        raise ValueError(f"landmarks must be at least 2, got {landmarks}")
+    check_count("landmarks", landmarks, 2)
     batches, chains, length, parameters = draws.shape
     rows = draws.reshape(batches, -1, parameters)
     spaced = np.linspace(0, rows.shape[1] - 1, min(landmarks, rows.shape[1])).astype(int)

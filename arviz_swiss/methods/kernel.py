@@ -8,6 +8,7 @@ the bandwidth shrinks ("anneals").
 import numpy as np
 
 from arviz_swiss.base import linalg
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.data.messages import warn
 from arviz_swiss.methods import img
@@ -122,8 +123,8 @@ def _units(given: Given, standardise: bool) -> np.ndarray:
 
 def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) -> np.ndarray:
     """Run the sampler where kernels are round; `remedy` is what to do if it finds no product."""
-    if sweeps is not None and sweeps < 1:
-        raise ValueError(f"sweeps must be at least 1, got {sweeps}")
+    if sweeps is not None:
+        check_count("sweeps", sweeps)
     batches, chains, length, parameters = draws.shape
     centre = given.pooled.mean
     standard = np.linalg.solve(basis, (draws - centre).reshape(-1, parameters).T).T

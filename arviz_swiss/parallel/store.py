@@ -168,36 +168,45 @@ def create_settings(folder: Path, settings: Mapping[str, Any]) -> bool:
 
 
 def write_batch(folder: Path, label: str, idata: Any) -> None:
-    """Write one batch, so that its file is either complete or not there.
-
-    Nothing is left behind if the disk is full.
-    """
-    # HDF5 crashes the whole process when the disk fills up under it, so it never sees the disk.
+    """Write one batch, so that its file is either complete or not there."""
     groups = containers.read(idata).groups
-    tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
-    with _no_cluster_locks():
-        content = tree.to_netcdf(engine="h5netcdf")
-    try:
-        # released here: a view that a traceback keeps can outlive the memory that it shows
-        with content:
-            _write_whole(_path(folder, label), content)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"batch {label} was sampled but could not be saved in {folder}: {error.strerror}",
-        ) from error
+    _write_groups(_path(folder, label), groups, {}, f"batch {label} was sampled")
 
 
 def write_result(
     folder: Path, name: str, groups: containers.Groups, attrs: Mapping[str, Any]
 ) -> None:
     """Write what a stage has made of a run, whole or not at all; `attrs` tell the run."""
-    tree = xr.DataTree.from_dict({f"/{group}": dataset for group, dataset in groups.items()})
-    tree.attrs = {RUN: json.dumps(attrs)}
+    _write_groups(
+        _path(folder, name),
+        groups,
+        {RUN: json.dumps(attrs)},
+        f"stage {name} was done",
+        ". Mend the cause and run the same call again, or pass another folder",
+    )
+
+
+def _write_groups(
+    path: Path, groups: containers.Groups, attrs: Mapping[str, str], done: str, remedy: str = ""
+) -> None:
+    """Write a file of groups. Nothing is left behind if the disk is full.
+
+    `done` says in an error what is lost, `remedy` what to do.
+    """
+    tree = xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
+    tree.attrs = dict(attrs)
+    # HDF5 crashes the whole process when the disk fills up under it, so it never sees the disk.
     with _no_cluster_locks():
         content = tree.to_netcdf(engine="h5netcdf")
-    with content:
-        _write_whole(_path(folder, name), content)
+    try:
+        # released here: a view that a traceback keeps can outlive the memory that it shows
+        with content:
+            _write_whole(path, content)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{done} but could not be saved in {path.parent}: {error.strerror}{remedy}",
+        ) from error
 
 
 def read_result(folder: Path, name: str, attrs: Mapping[str, Any]) -> containers.Groups | None:

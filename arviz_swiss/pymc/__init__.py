@@ -1,6 +1,6 @@
 """Everything that needs PyMC: tempered models, and a model's unconstrained space."""
 
-from arviz_swiss.pymc.batch_error import BatchError
+from arviz_swiss.parallel.batch_error import BatchError
 from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.inflate import inflate
 from arviz_swiss.pymc.sample import sample

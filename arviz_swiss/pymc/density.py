@@ -17,7 +17,7 @@ from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import shapes_of
-from arviz_swiss.pymc.points import PointFunction, compile_points
+from arviz_swiss.pymc.points import PointFunction, function_of_points
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
@@ -28,7 +28,7 @@ _NO_DENSITY = in2out(local_check_parameter_to_ninf_switch)
 class ModelDensity:
     """The log density of one batch, at many points at once.
 
-    Batches whose models differ in their data alone share one compiled function. Potentials are
+    Batches whose models differ in their data alone share one function. Potentials are
     counted with the prior. A variable that was merged on its own scale has its density there,
     without a Jacobian. A model that is tempered, has other free variables than the merged ones, or
     transforms them in another way is refused. `local` variables, if there are any, are those whose
@@ -108,7 +108,7 @@ class ModelDensity:
 
     def _function(self, power: float, prior_power: float, gradient: bool) -> PointFunction:
         key = (power, prior_power, gradient)
-        if key in self._functions:  # without waiting for threads that compile
+        if key in self._functions:  # without waiting for threads that make one
             return self._functions[key]
         with LOCK:
             if key not in self._functions:
@@ -121,7 +121,7 @@ class ModelDensity:
                     pt.constant(0.0),
                 )
                 values = list(self._inputs.values())
-                self._functions[key] = compile_points(graph, values, gradient)
+                self._functions[key] = function_of_points(graph, values, gradient)
         return self._functions[key]
 
     def _graph(self, term: str) -> Variable:

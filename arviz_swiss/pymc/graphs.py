@@ -19,8 +19,8 @@ Arrays = dict[str, np.ndarray]
 # Elements of inputs and outputs that are held at a time: 32 MB, and intermediates beside them.
 CHUNK_ELEMENTS = 2**22
 
-# Each operation runs once for a whole chunk of draws, so NumPy is as fast as compiled code would
-# be, and nobody waits for a compiler.
+# Each operation runs once for a whole chunk of draws: NumPy does it, and nobody waits for a
+# compiler.
 UNCOMPILED = Mode(linker="py", optimizer="fast_compile")
 
 
@@ -49,14 +49,14 @@ def vectorize(
     }
     replacements = {inputs[name]: many[name] for name in inputs}
     vectorized = vectorize_graph(list(outputs.values()), replacements)
-    compiled = pytensor.function(
+    function = pytensor.function(
         list(many.values()), vectorized, mode=UNCOMPILED, on_unused_input="ignore"
     )
     ndims = {name: var.type.ndim for name, var in inputs.items()}
 
     def call(arrays: Mapping[str, np.ndarray]) -> Arrays:
         values = [np.asarray(arrays[name], var.type.dtype) for name, var in inputs.items()]
-        results = compiled(*values)
+        results = function(*values)
         # a graph that depends on no input comes back without the sample dimension
         return {
             name: np.broadcast_to(result, (len(values[0]), *result.shape))

@@ -6,13 +6,14 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from arviz_swiss.base.mode import NoMode, SeveralModes
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.data import containers, schema
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.progress import progress
 from arviz_swiss.pymc.checking import Checked
 from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.pilot import NoMode, Pilot, SeveralModes, gaussian_of, laplace
+from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
 from arviz_swiss.pymc.whitened import have_met
 from arviz_swiss.pymc.worker import PLAIN_TUNE, Task, sample_task
@@ -41,7 +42,8 @@ def find_pilot(
     try:
         pilot = _by_gradients(run, checked.models, coordinates, executor, progressbar)
     except SeveralModes as several:
-        return None, str(several)
+        farthest = coordinates.parameters[several.distances.argmax()]
+        return None, f"the first batch has several modes, which differ most in {farthest}"
     except NoMode as no_mode:
         try:
             pilot = _by_run(run, settings, checked, coordinates)

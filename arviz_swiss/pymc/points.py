@@ -1,7 +1,7 @@
 """Functions of many points from the graph of one: no compiler, data apart, shared by equal graphs.
 
-A graph that is vectorised over points runs each of its operations once for all of them, in NumPy:
-as fast as compiled code, or faster, and ready in a tenth of a second.
+A graph that is vectorised over points runs each of its operations once for all of them, in NumPy.
+A graph with loops of Python's is compiled where there is a compiler.
 """
 
 import contextlib
@@ -53,7 +53,9 @@ class PointFunction:
             self._shared.free.append(function)
 
 
-def compile_points(graph: Variable, values: Sequence[Variable], gradient: bool) -> PointFunction:
+def function_of_points(
+    graph: Variable, values: Sequence[Variable], gradient: bool
+) -> PointFunction:
     """Make a function of many points; graphs that differ in their data alone share one.
 
     Data are those in ``pm.Data``, and all but the smallest constants. Who calls this holds `LOCK`.
@@ -102,9 +104,9 @@ class _Shared:
             return self.free.pop()
         except IndexError:
             with LOCK:
-                return self._compile()
+                return self._make()
 
-    def _compile(self) -> Callable:
+    def _make(self) -> Callable:
         with without_compiler():
             function = self._function(IN_NUMPY)
         nodes = function.maker.fgraph.toposort()

@@ -13,12 +13,14 @@ import numpy as np
 import pymc as pm
 from threadpoolctl import threadpool_limits
 
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel.batch_error import BatchError
+from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
-from arviz_swiss.pymc.batch_error import BatchError
 from arviz_swiss.pymc.checking import (
     Checked,
     build_probes,
@@ -26,7 +28,6 @@ from arviz_swiss.pymc.checking import (
     check_potentials,
     suits_threads,
 )
-from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.pilot_run import find_pilot
 from arviz_swiss.pymc.runs import Run, Settings, add_models, finished_batches, plan_run
@@ -215,10 +216,8 @@ def _check_arguments(build: Any, settings: Settings) -> None:
         )
     for name, least in {"draws": 1, "tune": 0, "chains": 1}.items():
         value = getattr(settings, name)
-        if name == "tune" and value is None:
-            continue
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+        if name != "tune" or value is not None:
+            check_count(name, value, least)
 
 
 def _integer_seed(random_seed: Any) -> int:

@@ -1,6 +1,5 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from arviz_swiss.base.counts import check_count
 from arviz_swiss.checking.report import report
 from arviz_swiss.correcting.certify import certify as certify_merged
 from arviz_swiss.correcting.evaluation import EvaluationFailed
@@ -18,8 +18,8 @@ from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count
-from arviz_swiss.pymc.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
 from arviz_swiss.pymc.running import Sampled, run_batches
 from arviz_swiss.pymc.runs import Settings
@@ -211,10 +211,8 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
             'certified. Pass certify=False, or method="swiss".'
         )
     for name, value in numbers_of.items():
-        if name != "draws" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        if name == "draws" or value is not None:
+            check_count(name, value)
 
 
 def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:
@@ -317,8 +315,7 @@ def _with_left_out(merged: Container, model: pm.Model) -> Container:
 
 def _seed(seed: int, stage: str) -> int:
     """Return a seed of its own for a stage of the run."""
-    words = [seed % 2**32, seed >> 32, *stage.encode()]
-    return int(np.random.SeedSequence(words).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, *stage.encode()]).generate_state(1)[0])
 
 
 def _with_group(merged: Container, name: str, group: xr.Dataset) -> Container:

@@ -29,6 +29,13 @@ class Tempering(NamedTuple):
     local: tuple[str, ...] = ()
 
 
+class Powers(NamedTuple):
+    """The powers of a batch's likelihood and prior."""
+
+    likelihood: float
+    prior: float
+
+
 def tempering_attrs(model: pm.Model) -> dict[str, float | str]:
     """Describe how a model was tempered, in attributes that `merge` reads and files can hold.
 

@@ -1,30 +1,25 @@
-"""One batch in coordinates that its pilot has whitened: by our own chains, or by a PyMC sampler."""
+"""One batch sampled by our own chains, in coordinates that its pilot has whitened."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import xarray as xr
-from pymc.logprob.utils import replace_rvs_by_values
-from pytensor.graph.replace import graph_replace
 
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.base.hmc import Chains, NoStart, sample_chains
+from arviz_swiss.base.hmc import Chains, LogDensity, NoStart, sample_chains
+from arviz_swiss.base.mode import NoMode
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.pymc.batch_space import UNFIT
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.density import ModelDensity
 from arviz_swiss.pymc.observed import observed_values
-from arviz_swiss.pymc.pilot import NoMode, Pilot, Score, gaussian_of, own_mode
+from arviz_swiss.pymc.pilot import Pilot, gaussian_of, own_mode
+from arviz_swiss.pymc.tempering import Powers
 
 LIBRARY = "arviz_swiss"
-# The variable of a whitened model, and its data beside the user's own.
-WHITE, MEAN, FACTOR, POWER, PRIOR_POWER = (
-    f"swiss_{name}" for name in ("white", "mean", "factor", "power", "prior_power")
-)
 # Chains that fail are begun anew, whitened by what they found, with so many times the warm-up.
 LONGER = 5
 # Random directions along which the curvature of a batch is compared to that of the pilot.
@@ -35,13 +30,6 @@ SLOW, PATIENCE, STEPS = 2e-6, 10.0, 4
 TIMED = 4
 # What tells that chains of a batch cannot be used.
 MOST_DIVERGING, LEAST_ACCEPTED, LEAST_EFFECTIVE = 0.02, 0.5, 0.1
-
-
-class Powers(NamedTuple):
-    """The powers of a batch's likelihood and prior."""
-
-    likelihood: float
-    prior: float
 
 
 def sample_whitened(
@@ -95,7 +83,7 @@ def sample_whitened(
     return None
 
 
-def _seconds(score: Score, shape: tuple[int, int]) -> float:
+def _seconds(score: LogDensity, shape: tuple[int, int]) -> float:
     """Return how long all chains take for one step, where nothing holds it up.
 
     A thread may wait for others, and make a function of its own first: the shortest time counts.
@@ -108,7 +96,7 @@ def _seconds(score: Score, shape: tuple[int, int]) -> float:
     return min(times)
 
 
-def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> Score:
+def _score(density: ModelDensity, pilot: Pilot, powers: Powers) -> LogDensity:
     """Return the log density of a batch, and its gradient, of white coordinates."""
     factor = pilot.factor
 
@@ -173,51 +161,3 @@ def _stats(found: Chains) -> xr.Dataset:
     }
     coords = {"chain": np.arange(chains), "draw": np.arange(draws)}
     return xr.Dataset({name: (SAMPLE_DIMS, array) for name, array in arrays.items()}, coords)
-
-
-def whiten(model: pm.Model, pilot: Pilot, powers: Powers) -> tuple[pm.Model, Coordinates]:
-    """Return a model of white coordinates with the density of a batch, for any sampler of PyMC.
-
-    Powers, mean and factor are its data, so that one compiled model serves all batches.
-    """
-    coordinates = Coordinates(model)
-    pilot = pilot.ordered(coordinates.parameters)
-    terms = [
-        pt.add(*map(pt.sum, model.logp(vars=variables, sum=False)), pt.constant(0.0))
-        for variables in (model.observed_RVs, model.free_RVs)
-    ]
-    if model.potentials:
-        terms[1] += pt.add(*map(pt.sum, _potentials(model)))
-    with pm.Model() as white:
-        theta = pm.Data(MEAN, pilot.mean) + pt.dot(
-            pm.Data(FACTOR, pilot.factor), pm.Flat(WHITE, shape=pilot.mean.size)
-        )
-        parts = {
-            model.rvs_to_values[model[variable.name]]: theta[variable.columns].reshape(
-                variable.shape
-            )
-            for variable in coordinates.layout.variables
-        }
-        likelihood, prior = graph_replace(terms, parts, strict=False)
-        pm.Potential(
-            "swiss_density",
-            pm.Data(POWER, powers.likelihood) * likelihood
-            + pm.Data(PRIOR_POWER, powers.prior) * prior,
-        )
-    return white, coordinates
-
-
-def _potentials(model: pm.Model) -> list[Any]:
-    return replace_rvs_by_values(
-        model.potentials,
-        rvs_to_values=model.rvs_to_values,
-        rvs_to_transforms=model.rvs_to_transforms,
-    )
-
-
-def unwhiten(posterior: xr.Dataset, pilot: Pilot, coordinates: Coordinates) -> xr.Dataset:
-    """Return the draws of a whitened model as the user's variables."""
-    pilot = pilot.ordered(coordinates.parameters)
-    white = posterior[WHITE].transpose(*SAMPLE_DIMS, ...).values
-    dataset = coordinates.to_dataset(pilot.mean + white @ pilot.factor.T)
-    return coordinates.with_deterministics(dataset).assign_attrs(posterior.attrs)

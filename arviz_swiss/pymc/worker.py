@@ -33,8 +33,9 @@ from arviz_swiss.pymc.observed import observed_rows
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
-from arviz_swiss.pymc.tempering import tempering_attrs
-from arviz_swiss.pymc.whitened import WHITE, Powers, have_met, sample_whitened, unwhiten, whiten
+from arviz_swiss.pymc.tempering import Powers, tempering_attrs
+from arviz_swiss.pymc.white_model import WHITE, unwhiten, whiten
+from arviz_swiss.pymc.whitened import have_met, sample_whitened
 
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}

@@ -25,8 +25,16 @@ CONTRIBUTING = Path(__file__).parents[2] / "docs" / "contributing.md"
         ({"method": "semiparametric", "bandwidth": 0}, ValueError, "bandwidth must be a positive"),
         ({"method": "nonparametric", "bandwidth": -1}, ValueError, "bandwidth must be a positive"),
         ({"method": "median", "bandwidth": 0}, ValueError, "bandwidth must be a positive"),
-        ({"method": "semiparametric", "sweeps": 0}, ValueError, "sweeps must be at least 1"),
-        ({"method": "median", "landmarks": 1}, ValueError, "landmarks must be at least 2"),
+        (
+            {"method": "semiparametric", "sweeps": 0},
+            ValueError,
+            "sweeps must be an integer of at least 1",
+        ),
+        (
+            {"method": "median", "landmarks": 1},
+            ValueError,
+            "landmarks must be an integer of at least 2",
+        ),
     ],
 )
 def test_bad_options_are_named(arguments, error, message, random_batches):

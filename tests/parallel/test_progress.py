@@ -15,19 +15,19 @@ def last_line(text):
 
 def test_a_bar_that_ends_early_ends_at_100(capsys):
     with progress(10, "Refining", unit="density") as bar:
-        assert bar.stage("compiling") == ""
+        assert bar.stage("waiting") == ""
         for _ in range(4):
             bar()
-        assert bar.stage("round 2") == "compiling"
+        assert bar.stage("round 2") == "waiting"
         bar.finish()
     shown = capsys.readouterr().err
-    assert "Refining, compiling:   0%" in shown
+    assert "Refining, waiting:   0%" in shown
     assert re.search(r"Refining, round 2: 100%.* 4/4 ", last_line(shown))
 
 
 def test_a_bar_that_is_not_shown_does_nothing(capsys):
     def use(bar):
-        bar.stage("compiling")
+        bar.stage("waiting")
         bar()
         bar.finish()
 

@@ -129,7 +129,14 @@ def test_disk_full_while_writing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["b2.nc"]
 
 
-def test_the_memory_of_a_batch_is_given_back_when_it_cannot_be_written(tmp_path, monkeypatch):
+WRITERS = {
+    "batch b0 was sampled": lambda folder: store.write_batch(folder, "b0", make_batch()),
+    "stage pilot was done": lambda folder: store.write_result(folder, "pilot", {}, {}),
+}
+
+
+@pytest.mark.parametrize("done", WRITERS)
+def test_what_cannot_be_written_is_named_and_its_memory_given_back(tmp_path, monkeypatch, done):
     views = []
 
     def refuse(path, content):
@@ -137,8 +144,8 @@ def test_the_memory_of_a_batch_is_given_back_when_it_cannot_be_written(tmp_path,
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "_write_new", refuse)
-    with pytest.raises(OSError, match="could not be saved"):
-        store.write_batch(tmp_path, "b0", make_batch())
+    with pytest.raises(OSError, match=rf"{done} but could not be saved in .*: No space left"):
+        WRITERS[done](tmp_path)
     # a view that is still open at exit crashes the interpreter
     with pytest.raises(ValueError, match="released"):
         len(views[0])

@@ -103,11 +103,11 @@ def test_models_of_other_rows_are_refused(normal_merge, normal_rows, function):
 
 
 @pytest.mark.parametrize("normal_merge", ["size"], indirect=True)
-def test_compiling_is_shown(normal_merge, normal_rows, capsys):
+def test_reading_models_is_shown(normal_merge, normal_rows, capsys):
     parts = az_swiss.partition(normal_rows, 4, random_seed=3)
     models = [normal_model(normal_rows[rows]) for rows in parts]
     for function, name in ((az_swiss.refine, "Refining"), (az_swiss.certify, "Certifying")):
         function(normal_merge, models, random_seed=1)
         shown = re.split(r"[\r\n]+", capsys.readouterr().err.strip())
-        assert any(line.startswith(f"{name}, compiling:   0%") for line in shown)
-        assert "100%" in shown[-1] and "compiling" not in shown[-1]
+        assert any(line.startswith(f"{name}, reading the models:   0%") for line in shown)
+        assert "100%" in shown[-1] and "reading" not in shown[-1]

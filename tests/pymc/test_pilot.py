@@ -5,9 +5,10 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
+from arviz_swiss.base.mode import NoMode
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.pilot import NoMode, Pilot, gaussian_of, laplace, own_mode
+from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace, own_mode
 
 RNG = np.random.default_rng(4)
 X = np.column_stack([np.ones(400), RNG.normal(size=(400, 2))])
@@ -99,11 +100,7 @@ def of_potential(log_density, start=(0.0, 0.0)):
 @pytest.mark.parametrize(
     "build",
     [
-        pytest.param(of_potential(lambda t: -((t[0] + t[1]) ** 2)), id="flat direction"),
-        pytest.param(of_potential(lambda t: -((0.3 * t[0] + 0.7 * t[1] - 1) ** 2)), id="flat, too"),
-        pytest.param(of_potential(lambda t: t[0] - t[1] ** 2), id="improper"),
-        pytest.param(of_potential(lambda t: (t**2).sum() - (t**4).sum()), id="saddle"),
-        pytest.param(of_potential(lambda t: -pm.math.exp(-t).sum()), id="rising for ever"),
+        pytest.param(of_potential(lambda t: -((0.3 * t[0] + 0.7 * t[1] - 1) ** 2)), id="flat"),
         pytest.param(
             lambda rows: logistic(rows, prior=None, outcomes=(X[:, 1] > 0.2).astype(int)),
             id="separable",

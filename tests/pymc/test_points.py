@@ -17,7 +17,7 @@ from scipy import stats
 from arviz_swiss.pymc import points
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.elementwise import AtOnce, runs_at_once
-from arviz_swiss.pymc.points import compile_points
+from arviz_swiss.pymc.points import function_of_points
 
 EDGES = np.array(
     [0.0, -0.0, 1.0, -1.0, 1e-300, 40.0, -40.0, 800.0, -800.0, np.inf, -np.inf, np.nan]
@@ -41,7 +41,7 @@ def no_compiler(monkeypatch):
 
 def function_of(model, gradient=True):
     with LOCK:
-        return compile_points(model.logp(), model.value_vars, gradient)
+        return function_of_points(model.logp(), model.value_vars, gradient)
 
 
 def some_points(model, count=3, seed=1):
@@ -209,17 +209,17 @@ def test_threads_get_what_one_gets(kind):
                     np.testing.assert_array_equal(got, want)
 
 
-def test_threads_compile_one_at_a_time(monkeypatch):
-    """PyTensor is not safe to compile in two threads at once."""
-    now, overlaps, compile_shared = threading.Lock(), [], points._Shared._compile
+def test_threads_make_functions_one_at_a_time(monkeypatch):
+    """PyTensor cannot make functions in two threads at once."""
+    now, overlaps, make_shared = threading.Lock(), [], points._Shared._make
 
     def watched(shared):
         overlaps.append(not now.acquire(blocking=False))
-        function = compile_shared(shared)
+        function = make_shared(shared)
         now.release()
         return function
 
-    monkeypatch.setattr(points._Shared, "_compile", watched)
+    monkeypatch.setattr(points._Shared, "_make", watched)
     model = build("student")
     function, arrays = function_of(model), some_points(model, 2000)
     with ThreadPoolExecutor(3) as pool:

@@ -1,45 +1,19 @@
-"""Batches in whitened coordinates: moments, chains that cannot be used, and models for samplers."""
+"""Batches in whitened coordinates: moments, and chains that cannot be used."""
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytest
+from conjugate_batch import BATCHES, full_pilot, gaussian, linear
 
 from arviz_swiss.base.effective import effective_sizes
-from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.density import ModelDensity
 from arviz_swiss.pymc.pilot import Pilot
-from arviz_swiss.pymc.whitened import WHITE, Powers, sample_whitened, unwhiten, whiten
+from arviz_swiss.pymc.tempering import Powers
+from arviz_swiss.pymc.whitened import sample_whitened
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
-RNG = np.random.default_rng(8)
-X = RNG.normal([0.5, 0, 0], size=(60, 3))
-Y = X @ [1.0, -1.0, 0.5] + RNG.normal(size=60)
-BATCHES = 20
 KINDS = {"inflated": (BATCHES, 1.0), "fractionated": (1.0, 1 / BATCHES), "full_prior": (1.0, 1.0)}
 SETTINGS = {"label": "b0", "draws": 150, "tune": 40, "chains": 4, "seed": 1}
-
-
-def linear(names="abc", extra=False):
-    places = ["abc".index(name) for name in names]
-    with pm.Model(coords={"feature": list(names)}) as model:
-        beta = pm.Normal("beta", 0, 2, dims="feature")
-        pm.Normal("y", pm.math.dot(X[:, places], beta), 1, observed=Y)
-        if extra:
-            scale = pm.HalfNormal("scale", 2.0)
-            pm.Potential("near", -((beta - scale) ** 2).sum())
-    return model
-
-
-def gaussian(power, prior_power):
-    precision = power * X.T @ X + prior_power * np.eye(3) / 4
-    return np.linalg.solve(precision, power * X.T @ Y), np.linalg.inv(precision)
-
-
-def full_pilot():
-    """Return the posterior of as many batches as there are, all like the one that is sampled."""
-    return Pilot(tuple(f"beta[{name}]" for name in "abc"), *gaussian(BATCHES, 1.0), "Laplace")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,45 +77,3 @@ def test_a_pilot_of_other_parameters_is_refused():
     pilot = full_pilot()._replace(parameters=("beta[a]", "beta[b]", "beta[z]"))
     with pytest.raises(ValueError, match="pilot's parameters are not those of the batch"):
         sample_whitened(linear(), pilot, Powers(1.0, 1.0), **SETTINGS)
-
-
-def some_pilot(coordinates):
-    root = np.eye(coordinates.size) + 0.1 * RNG.normal(size=(coordinates.size,) * 2)
-    mean = 0.3 * RNG.normal(size=coordinates.size)
-    return Pilot(coordinates.parameters, mean, root @ root.T, "Laplace")
-
-
-def test_whitened_models_have_the_density_of_the_batch():
-    model = linear(extra=True)
-    coordinates = Coordinates(model)
-    pilot = some_pilot(coordinates)
-    density = ModelDensity(model, coordinates.merge_space)
-    white, own = whiten(model, pilot, Powers(3.0, 0.5))
-    assert own.parameters == coordinates.parameters
-    log_density = white.compile_logp()
-    points = RNG.normal(size=(5, coordinates.size))
-    values, _ = density.tempered(pilot.mean + points @ pilot.factor.T, 3.0, 0.5)
-    found = [float(log_density({WHITE: point})) for point in points]
-    np.testing.assert_allclose(np.subtract(found, found[0]), values - values[0], rtol=1e-9)
-
-
-def test_whitened_models_can_be_sampled():
-    model, powers = linear(), Powers(BATCHES, 1.0)
-    white, coordinates = whiten(model, full_pilot(), powers)
-    with pytensor.config.change_flags(cxx=""), white:
-        idata = pm.sample(
-            draws=100,
-            tune=50,
-            chains=1,
-            cores=1,
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-            nuts_sampler="pymc",
-        )
-    posterior = unwhiten(idata["posterior"], full_pilot(), coordinates)
-    mean, covariance = gaussian(*powers)
-    draws = posterior["beta"].values
-    errors = np.sqrt(np.diag(covariance) / effective_sizes(draws))
-    np.testing.assert_array_less(np.abs(draws.mean(axis=(0, 1)) - mean), 4.5 * errors)
-    assert posterior["feature"].values.tolist() == list("abc")

@@ -18,10 +18,10 @@ class BatchError(RuntimeError):
 
     Examples
     --------
-    >>> from arviz_swiss.pymc import BatchError
-    >>> error = BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ..., "b2": ...})
+    >>> import arviz_swiss as az_swiss
+    >>> error = az_swiss.BatchError({"b3": ValueError("no start")}, {"b0": ..., "b1": ...})
     >>> print(error)
-    1 of 4 batches failed: b3 (ValueError: no start). The 3 that were sampled are in ...
+    1 of 3 batches failed: b3 (ValueError: no start). The 2 that were sampled are in ...
     """
 
     def __init__(
