@@ -105,6 +105,18 @@ def gaussian(mean: np.ndarray, covariance: np.ndarray) -> Gaussian:
     return Gaussian(mean, covariance, precision, linalg.cholesky(precision))
 
 
+def permuted(moments: Gaussian, places: Sequence[int]) -> Gaussian:
+    """Return the moments of the parameters at these places, in that order."""
+    square = np.ix_(places, places)
+    precision = moments.precision[square]
+    return Gaussian(
+        moments.mean[list(places)],
+        moments.covariance[square],
+        precision,
+        linalg.cholesky(precision),
+    )
+
+
 def map_between(old: Gaussian, new: Gaussian) -> np.ndarray:
     """Return the map of SwISS between two moments, ``(V_new P_old)^(1/2)``."""
     return linalg.principal_map(new.factor, linalg.spectrum(new.factor, old.covariance))

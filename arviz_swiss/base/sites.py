@@ -27,7 +27,7 @@ class Change(NamedTuple):
     """How a site differs from what its batch's scores tell, and by how much noise alone would.
 
     `shift_noise` is the covariance of the shift, `precision_noise` the expected squared norm of the
-    precision's noise; `skewness` is what the site adds to that of each parameter, `skewness_noise`
+    precision's noise; `skewness` is what the site adds to that of each direction, `skewness_noise`
     its variance.
     """
 
@@ -58,14 +58,19 @@ class Step(NamedTuple):
 
 
 def site_change(
-    white: np.ndarray, scores: np.ndarray, controls: np.ndarray, worth: float = 1.0
+    white: np.ndarray,
+    scores: np.ndarray,
+    controls: np.ndarray,
+    directions: np.ndarray,
+    worth: float = 1.0,
 ) -> Change:
     r"""Regress scores of a batch's tilted distribution on its draws in white coordinates.
 
     The tilted distribution is standard normal, with scores :math:`-z`, if the site is right. With
     :math:`s + z = c + M z + \epsilon` the site's shift grows by c and its precision by -M. Scores
     may be those of z given further variables of the batch, which Fisher's identity makes unbiased.
-    `controls` are of mean zero given z; `worth` is the share of independent draws.
+    `controls` are of mean zero given z; along unit vectors, the rows of `directions`, scores that
+    bend tell the skewness; `worth` is the share of independent draws.
     """
     count, size = white.shape
     residuals = scores + white
@@ -77,17 +82,17 @@ def site_change(
     pulled = share[:, :1] * noise
     along = share[:, 1 : 1 + size]
     outer = np.sum(along**2, axis=1) * np.sum(noise**2, axis=1) + np.sum(along * noise, axis=1) ** 2
-    bends = white**2
+    bends = (white @ directions.T) ** 2
     bends = bends - design @ np.linalg.lstsq(design, bends, rcond=None)[0]
-    squares = np.sum(bends**2, axis=0)
+    squares, left = np.sum(bends**2, axis=0), noise @ directions.T
     slope = coefficients[1 : 1 + size]
     return Change(
         -(slope + slope.T) / 2,
         coefficients[0],
         lost * pulled.T @ pulled,
         lost * float(outer.sum()) / 2,
-        2 * np.sum(bends * noise, axis=0) / squares,
-        4 * lost * np.sum(bends**2 * noise**2, axis=0) / squares**2,
+        2 * np.sum(bends * left, axis=0) / squares,
+        4 * lost * np.sum(bends**2 * left**2, axis=0) / squares**2,
     )
 
 

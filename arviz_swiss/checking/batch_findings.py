@@ -117,7 +117,7 @@ def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
     """Find batches whose means are further from the others than chance allows."""
     merged = evidence.merged
     broken = set(np.flatnonzero(evidence.is_broken).tolist())
-    disagreement = name_disagreeing(merged.batch_moments, merged.sampled_powers, broken)
+    disagreement = name_disagreeing(merged.batch_moments, merged.scatter, broken)
     yield from (_disagrees(merged, position) for position in disagreement.named)
     least = min(disagreement.rest_pvalue, float(disagreement.parameter_pvalue.min()))
     if not disagreement.worst and least >= DISAGREE_ALL:

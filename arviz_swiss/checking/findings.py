@@ -94,7 +94,7 @@ def find_kind(evidence: Evidence) -> Iterator[Finding]:
     if "q_fair" not in evidence.statistics:
         return
     q, degrees = float(evidence.values("q_fair")), int(evidence.values("q_df"))
-    scatter = q, degrees, evidence.merged.sampled_powers
+    scatter = q, degrees, evidence.merged.scatter
     if doubt := doubt_kind(*scatter, kind_from):
         yield Finding(f"looks {doubt}", (), *describe_doubt(doubt, *scatter, kind_from))
 

@@ -147,7 +147,7 @@ def _by_parameter(evidence: Evidence, draws: xr.Dataset) -> pd.DataFrame:
     shape, shape_batch = _worst(evidence.values("shape"), labels, axis=0)
     shift, shift_batch = _worst(evidence.values("shift"), labels, axis=0)
     variances = np.einsum("bii->bi", maps["covariance"].values)
-    q, pvalue = cochran(maps["mean"].values, variances, merged.sampled_powers)
+    q, pvalue = cochran(maps["mean"].values, variances, merged.scatter)
     table = pd.DataFrame(
         {
             "q": q,

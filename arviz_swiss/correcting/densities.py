@@ -68,6 +68,27 @@ class MergeSpace(NamedTuple):
     constrained: dict[str, np.ndarray]
     unconstrained: dict[str, np.ndarray]
 
+    @property
+    def size(self) -> int:
+        """Number of parameters, constant ones included."""
+        return self.layout.size
+
+
+class JointSpace(NamedTuple):
+    """What a PyMC model must know to give its density of shared and local variables.
+
+    `parameters` are the labels of the shared ones, in the order of the points; `axes` are those of
+    the local variables along which the groups of a batch lie.
+    """
+
+    parameters: tuple[str, ...]
+    axes: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        """Number of shared parameters."""
+        return len(self.parameters)
+
 
 def space_for_models(opened: Merged) -> MergeSpace:
     """Return what PyMC models must know of the space of the merge."""

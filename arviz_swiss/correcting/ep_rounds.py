@@ -34,7 +34,7 @@ class Effort(NamedTuple):
 class Propagated(NamedTuple):
     """The rounds, draws of the last one, and the sites after it in coordinates white by it.
 
-    `skewness` is what all sites together make of each white coordinate's, with its error.
+    `skewness` is what all sites together make of each parameter's, with its error.
     """
 
     history: list[Round]
@@ -100,8 +100,8 @@ def propagate(
         tilted,
         factor,
         sites,
-        sum(change.skewness for change in changes),
-        np.sqrt(sum(change.skewness_noise for change in changes)),
+        np.sum([change.skewness for change in changes], axis=0),
+        np.sqrt(np.sum([change.skewness_noise for change in changes], axis=0)),
     )
 
 

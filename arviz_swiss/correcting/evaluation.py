@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from arviz_swiss.correcting.densities import BatchDensity, MergeSpace
+from arviz_swiss.correcting.densities import JointSpace, MergeSpace
 from arviz_swiss.merging.models import is_model, model_density, observed_values
 from arviz_swiss.parallel.progress import Bar
 
@@ -38,6 +38,18 @@ class Request(NamedTuple):
     points: np.ndarray
     anywhere: bool = False
 
+    def answer(self, kept: "Kept", label: str) -> np.ndarray:
+        """Evaluate the density that a worker keeps."""
+        return _evaluate(kept, label, self)
+
+
+class Asked(Protocol):
+    """What can be asked of a density that a worker keeps."""
+
+    def answer(self, kept: "Kept", label: str) -> Any:
+        """Return what was asked for."""
+        ...
+
 
 class NotFinite(ValueError):
     """A density or gradient is NaN or infinite where it must not be."""
@@ -54,7 +66,7 @@ class EvaluationFailed(RuntimeError):
 class Kept(NamedTuple):
     """A density that this process has, and at how many points it is evaluated at once."""
 
-    density: BatchDensity
+    density: Any
     at_once: int
 
 
@@ -64,11 +76,11 @@ class Task(NamedTuple):
     session: str
     label: str
     density: Any
-    space: MergeSpace | None
-    requests: Sequence[Request]
+    space: MergeSpace | JointSpace | None
+    requests: Sequence[Asked]
 
 
-Evaluate = Callable[[Mapping[str, Sequence[Request]]], dict[str, list[np.ndarray]]]
+Evaluate = Callable[[Mapping[str, Sequence[Asked]]], dict[str, list[Any]]]
 
 # The densities of the present session that this process has, by label.
 _kept: dict[str, dict[str, Kept]] = {}
@@ -80,7 +92,7 @@ _making = threading.Lock()
 @contextmanager
 def evaluating(
     densities: Mapping[str, Any],
-    space: MergeSpace | None,
+    space: MergeSpace | JointSpace | None,
     executor: Any = None,
     bar: Bar | None = None,
 ) -> Iterator[Evaluate]:
@@ -104,12 +116,12 @@ def evaluating(
             lines.setdefault(id(densities[label]), []).append(task)
         return _run_threads(list(lines.values()), kept)
 
-    def evaluate(requests: Mapping[str, Sequence[Request]]) -> dict[str, list[np.ndarray]]:
+    def evaluate(requests: Mapping[str, Sequence[Asked]]) -> dict[str, list[Any]]:
         tasks = {
             label: Task(session, label, None if label in sent else densities[label], space, wanted)
             for label, wanted in requests.items()
         }
-        results: dict[str, list[np.ndarray]] = {}
+        results: dict[str, list[Any]] = {}
         are_models_new = any(is_model(task.density) for task in tasks.values())
         before = bar.stage(READING) if are_models_new else ""
         while tasks:
@@ -167,7 +179,7 @@ def _run_threads(lines: Sequence[Sequence[Task]], kept: dict[str, Kept]) -> Iter
             raise error
 
 
-def _answer_here(task: Task, kept: dict[str, Kept]) -> list[np.ndarray]:
+def _answer_here(task: Task, kept: dict[str, Kept]) -> list[Any]:
     try:
         if task.label not in kept:
             kept[task.label] = _keep(task)
@@ -196,7 +208,7 @@ def _where(label: str) -> str:
     return f'While evaluating the density of batch "{label}".'
 
 
-def answer(task: Task) -> list[np.ndarray] | None:
+def answer(task: Task) -> list[Any] | None:
     """Evaluate one density; None if this process does not have it and was not sent it."""
     with _lock:
         if task.session not in _kept:
@@ -210,8 +222,8 @@ def answer(task: Task) -> list[np.ndarray] | None:
     return _evaluate_all(by_label[task.label], task)
 
 
-def _evaluate_all(kept: Kept, task: Task) -> list[np.ndarray]:
-    return [_evaluate(kept, task.label, request) for request in task.requests]
+def _evaluate_all(kept: Kept, task: Task) -> list[Any]:
+    return [request.answer(kept, task.label) for request in task.requests]
 
 
 def _keep(task: Task) -> Kept:
@@ -221,7 +233,7 @@ def _keep(task: Task) -> Kept:
     with _making:
         values = sum(array.size for array in observed_values(task.density).values())
         density = model_density(task.density, task.space, task.label)
-    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.layout.size), 1))
+    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.size), 1))
 
 
 def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:

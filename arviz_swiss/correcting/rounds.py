@@ -237,11 +237,17 @@ def recorded(
     Unless they are undone, also with the new maps and moments.
     """
     taken = doubt is None or doubt.flag != UNDONE
+    moved = _moved_maps(maps, start, history[-1].moments) if taken else {}
+    return with_rounds(maps.drop_vars(list(moved)).assign(moved), start, history, doubt)
+
+
+def with_rounds(
+    maps: xr.Dataset, start: Gaussian, history: Sequence[Round], doubt: Doubt | None
+) -> xr.Dataset:
+    """Return the group `swiss_transform` with rounds, whose end its maps lead to already."""
+    taken = doubt is None or doubt.flag != UNDONE
     rounds = _all_rounds(maps, start, history, taken)
     kept = maps.drop_dims("round", errors="ignore")
-    if taken:
-        moved = _moved_maps(maps, start, history[-1].moments)
-        kept = kept.drop_vars(list(moved)).assign(moved)
     record = kept.merge(rounds, join="exact", compat="override")
     record.attrs = {k: v for k, v in maps.attrs.items() if k not in schema.REFINE_ATTRS}
     return record.assign_attrs(dict(zip(schema.REFINE_ATTRS, doubt or (), strict=False)))

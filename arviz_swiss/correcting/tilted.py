@@ -129,7 +129,7 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
         local,
         chains.draws,
         conditional,
-        _change(chains.draws, chains.gradients, size, families),
+        _change(chains.draws, chains.gradients, tilt.factor, families),
         chains.acceptance,
         chains.diverging,
         chains.steps,
@@ -138,11 +138,13 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
 
 
 def _change(
-    draws: np.ndarray, gradients: np.ndarray, size: int, families: Sequence[np.ndarray]
+    draws: np.ndarray, gradients: np.ndarray, factor: np.ndarray, families: Sequence[np.ndarray]
 ) -> Change:
-    """Return what the draws say of the site."""
+    """Return what the draws say of the site, and of the skewness of each parameter."""
+    size = len(factor)
     worth = float(np.median(effective_sizes(gradients[..., :size] + draws[..., :size])))
     worth /= draws.shape[0] * draws.shape[1]
     draws, gradients = (each.reshape(-1, each.shape[-1]) for each in (draws, gradients))
     controls = control_variates(draws[:, size:], gradients[:, size:], families)
-    return site_change(draws[:, :size], gradients[:, :size], controls, worth)
+    directions = factor / np.linalg.norm(factor, axis=1, keepdims=True)
+    return site_change(draws[:, :size], gradients[:, :size], controls, directions, worth)

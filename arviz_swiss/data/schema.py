@@ -14,6 +14,7 @@ TRANSFORM = "swiss_transform"
 DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
+SITES = "swiss_sites"
 PILOT = "swiss_pilot"
 RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
@@ -121,6 +122,7 @@ GROUPS = {
     TRANSFORM: "What was done to each batch, enough to undo it, and what `refine` did since.",
     DIAGNOSTICS: "What the batches' moments tell about the merge.",
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
+    SITES: "What each batch says of the shared parameters, where `refine` sampled batches anew.",
     PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
     RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
@@ -143,7 +145,7 @@ BATCH_ATTRIBUTES = {
 ATTRIBUTES = {
     POSTERIOR: {
         METHOD: "How the batches were merged.",
-        KIND: "What the batches were sampled from: inflated, fractionated or full_prior.",
+        KIND: "What batches were sampled from: inflated, fractionated, full_prior or tilted.",
         SPACE: 'Where variables were merged: "model" or "transforms".',
         TRANSFORMS: "The transforms of the merge by variable, as JSON.",
         RESCALED: "From which kind to which the draws were rescaled for the method.",
@@ -222,6 +224,13 @@ VARIABLES = {
         "influence": "Mahalanobis distance that the merged mean moves if the batch is left out",
         "effective_size": "effective size of the squared draws (estimated)",
         "precision_bias": "share by which few draws make the batch's sds too small in the pooling",
+    },
+    SITES: {
+        "precision": "Precision of the Gaussian factor that stands for the batch; all sum up to "
+        "the pooled one.",
+        "shift": "That precision times the factor's mean, seen from the pooled mean: sums to zero.",
+        "skewness": "What the batches' scores tell of the skewness of each parameter.",
+        "skewness_error": "Monte Carlo error of that.",
     },
     PILOT: {
         "mean": "Mean of the Gaussian.",

@@ -34,7 +34,14 @@ from arviz_swiss.merging.moments import (
     summarise_prior,
 )
 from arviz_swiss.merging.origin import check_distinct, check_one_run
-from arviz_swiss.merging.powers import Powers, describe_rest, find_priors, keep, resolve_powers
+from arviz_swiss.merging.powers import (
+    TILTED,
+    Powers,
+    describe_rest,
+    find_priors,
+    keep,
+    resolve_powers,
+)
 from arviz_swiss.merging.space import check_powered_space, find_space, split_choices
 from arviz_swiss.methods.registry import Method
 
@@ -220,8 +227,8 @@ def merge(
         check_holdable(matched, container)
         priors = find_priors(matched.batches, counts, prior)
         factors = combine.variance_factors(recipe, counts)
-        flat = _flatten(matched, counts, transforms, model)
-        summary = _summarise(flat, counts, priors, covariance)
+        flat = flatten(matched, counts, transforms, model)
+        summary = summarise_batches(flat, counts, priors, covariance)
         _warn(flat, counts, summary, covariance, recipe, model is not None, len(batches))
         moments, pooled, spectra = summary.moments, summary.pooled, summary.spectra
         given = combine.rescale(moments, pooled, spectra, counts.weights, factors)
@@ -236,7 +243,7 @@ def merge(
             attrs[schema.RESCALED] = f"from {counts.kind} to {recipe.expects}"
         if dropped := [batch.label for batch in batches if batch.position not in positions]:
             attrs |= {schema.DROPPED: dropped, schema.STANDS_FOR: describe_rest(counts)}
-        groups = _pack(flat, counts, summary, draws, attrs)
+        groups = pack_groups(flat, counts, summary, draws, attrs)
         groups[schema.TRANSFORM].attrs = {
             schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
             schema.KIND_FROM: counts.kind_from,
@@ -244,7 +251,7 @@ def merge(
         return containers.build(groups, container)
 
 
-def _flatten(
+def flatten(
     matched: Matched, powers: Powers, transforms: Mapping[str, Any] | None, model: Any
 ) -> Flat:
     """Find the space of the merge, and the order of its parameters."""
@@ -257,19 +264,31 @@ def _flatten(
     return Flat(matched, find_frame(matched, space), local, local_space, coords_of(model))
 
 
-def _summarise(
-    flat: Flat, powers: Powers, priors: Sequence[Batch], covariance: Estimator
+def summarise_batches(
+    flat: Flat,
+    powers: Powers,
+    priors: Sequence[Batch],
+    covariance: Estimator,
+    pooled: Gaussian | None = None,
 ) -> Summary:
-    """Return the batches' moments, pool them, and tell what they say about the merge."""
+    """Return the batches' moments, pool them, and tell what they say about the merge.
+
+    Where the moments of the merged posterior are known already, these are taken for `pooled`.
+    """
     batches = flat.matched.batches
     moments = [summarise(batch, flat.frame, covariance) for batch in batches]
     if batches[0].group != schema.PRIOR:
         check_distinct(batches, moments, flat.frame.constrained)
     prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
-    pooled = combine.pool_batches(moments, powers, prior)
+    pooled = pooled or combine.pool_batches(moments, powers, prior)
     spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
     diagnostics = diagnose_moments(
-        moments, pooled, spectra, powers.likelihood, powers.stands_for, alone=prior is None
+        moments,
+        pooled,
+        spectra,
+        powers.scatter(np.array([batch.effective for batch in moments])),
+        powers.stands_for,
+        alone=prior is None and powers.kind != TILTED,
     )
     if prior is not None:
         error = prior_error(prior_draws, prior, pooled, powers.missing_prior)
@@ -302,7 +321,7 @@ def _warn(
     warn.warn_poor_batches(batches, glances, flat.frame, powers.kind, recipe.any_shape)
 
 
-def _pack(
+def pack_groups(
     flat: Flat, powers: Powers, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
 ) -> Groups:
     """Return the groups of the merged object, local variables and data beside the draws."""

@@ -20,6 +20,7 @@ from arviz_swiss.data.selection import check_coords, selected
 from arviz_swiss.merging.elements import MOST_NAMED, WHOLE, in_order, other_draws
 from arviz_swiss.merging.local import LocalSpace, restore_local_space
 from arviz_swiss.merging.moments import sample_moments
+from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import Certificate, Refinement, read_certificate, read_refinement
 from arviz_swiss.merging.space import MODEL, Space, restore_space, restore_without_model
 
@@ -108,8 +109,14 @@ class Merged:
         return self.attrs.get(schema.KIND, "inflated")
 
     @property
-    def sampled_powers(self) -> np.ndarray:
-        """The likelihood powers that the batches were sampled with, whichever were dropped."""
+    def scatter(self) -> np.ndarray:
+        """How the batches' means scatter by chance, in their covariances.
+
+        That is the likelihood powers that they were sampled with, whichever were dropped; of tilted
+        batches, one over their effective draws.
+        """
+        if self.kind == TILTED:
+            return 1.0 / self.diagnostics["effective_size"].values
         return self.maps["power"].values * float(self.maps["stands_for"])
 
     @property

@@ -74,7 +74,14 @@ def observed_values(model: Any) -> dict[str, np.ndarray]:
 
 
 def model_density(model: Any, space: Any, label: str) -> Any:
-    """Return the density of a PyMC model in the space of a merge."""
+    """Return the density of a PyMC model in the space of a merge, or of all its variables.
+
+    The latter if the space has `axes`, along which groups of local variables lie.
+    """
+    if hasattr(space, "axes"):
+        from arviz_swiss.pymc.joint_density import ModelJointDensity
+
+        return ModelJointDensity(model, space.parameters, space.axes, label)
     from arviz_swiss.pymc.density import ModelDensity
 
     return ModelDensity(model, space, label=label)

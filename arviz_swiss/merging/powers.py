@@ -18,6 +18,9 @@ from arviz_swiss.merging.batches import Batch, prior_batches
 from arviz_swiss.merging.labels import by_batch, numbers_of, renumbered
 
 KINDS = ("inflated", "fractionated", "full_prior")
+# What `refine` samples where batches have variables of their own: the posterior, but for the other
+# batches' data, which a Gaussian stands for.
+TILTED = "tilted"
 
 
 class Powers(NamedTuple):
@@ -44,6 +47,14 @@ class Powers(NamedTuple):
     def sampled(self) -> np.ndarray:
         """The likelihood powers that the batches were sampled with, whichever were dropped."""
         return self.likelihood * self.stands_for
+
+    def scatter(self, effective: np.ndarray) -> np.ndarray:
+        """Return how the batches' means scatter by chance, in their covariances.
+
+        Their data make them scatter, or where all tilted ones are of one distribution their draws,
+        worth so many independent ones.
+        """
+        return 1.0 / effective if self.kind == TILTED else self.likelihood
 
     @property
     def missing_prior(self) -> float:
@@ -232,7 +243,7 @@ def _resolve_kind(batches: Sequence[Batch], kind: str | None) -> str:
         mixed = ", ".join(f"{batch} is {recorded}" for recorded, batch in sampled_as.items())
         raise ValueError(f"batches of different kinds: {mixed}. Sample them all in the same way.")
     for recorded, batch in sampled_as.items():
-        if recorded not in KINDS:
+        if recorded not in (*KINDS, TILTED):
             where = f"{recorded!r} in its attribute {schema.KIND}"
             raise ValueError(f"{batch}: unknown kind {where}. {valid}.")
         if kind not in (None, recorded):

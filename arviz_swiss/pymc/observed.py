@@ -1,10 +1,13 @@
 """The observed rows of a PyMC model, and the missing entries among them."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import extract_obs_data
 
+from arviz_swiss.data.containers import Groups, read
 from arviz_swiss.pymc.graphs import UNCOMPILED
 
 
@@ -28,6 +31,13 @@ def observed_values(model: pm.Model) -> dict[str, np.ndarray]:
         except TypeError:
             continue
     return values
+
+
+def data_groups(model: pm.Model, prior: Mapping[str, np.ndarray] | None = None) -> Groups:
+    """Return the groups of a model's data, and of draws from its prior, as PyMC makes them."""
+    groups = read(pm.to_inference_data(prior=dict(prior or {}), model=model)).groups
+    wanted = ("prior", "observed_data", "constant_data")
+    return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
 
 
 def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:

@@ -29,7 +29,7 @@ from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.inflate import inflate
-from arviz_swiss.pymc.observed import observed_rows
+from arviz_swiss.pymc.observed import data_groups, observed_rows
 from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
@@ -335,9 +335,7 @@ def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
             mode=UNCOMPILED,
         )
         prior = {rv.name: value for rv, value in zip(shared, values, strict=True)}
-    groups = containers.read(pm.to_inference_data(prior=prior, model=model)).groups
-    wanted = ("prior", "observed_data", "constant_data")
-    return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
+    return data_groups(model, prior)
 
 
 def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> xr.Dataset:

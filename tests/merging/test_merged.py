@@ -71,7 +71,7 @@ def test_labels_powers_and_names(merged):
 
 def test_powers_are_those_of_the_sampling_whatever_was_dropped(batches):
     merged = az_swiss.merge(batches, powers=POWERS, drop="p", transforms={"scale": "log"})
-    np.testing.assert_allclose(open_merged(merged, "posterior").sampled_powers, POWERS[1:])
+    np.testing.assert_allclose(open_merged(merged, "posterior").scatter, POWERS[1:])
 
 
 def test_moments_are_those_of_the_draws(merged, batches):

@@ -1,0 +1,149 @@
+"""From models of batches with local variables to a merged object, by expectation propagation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base.gaussian import Gaussian, permuted
+from arviz_swiss.correcting.densities import JointSpace
+from arviz_swiss.correcting.ep_rounds import Effort, Propagated, propagate
+from arviz_swiss.correcting.evaluation import Evaluate
+from arviz_swiss.correcting.rounds import with_rounds
+from arviz_swiss.correcting.tilted import Tilt, Tilted
+from arviz_swiss.data import containers, schema
+from arviz_swiss.data.containers import SAMPLE_DIMS, Container, Groups
+from arviz_swiss.merging.powers import TILTED
+from arviz_swiss.merging.records import Doubt
+from arviz_swiss.merging.tilted import merge_tilted
+from arviz_swiss.parallel.progress import Bar
+
+# Chains of a batch, their warm-up, and draws that the scores of a batch need: beside those a
+# parameter, and at least.
+CHAINS, TUNE = 8, 20
+DRAWS_A_PARAMETER, DRAWS_BESIDE, LEAST_DRAWS = 5, 100, 320
+ROUNDS = 8
+
+
+class Written(NamedTuple):
+    """Draws to be written as the model's variables, by the worker that has the model."""
+
+    shared: np.ndarray
+    local: np.ndarray
+
+    def answer(self, kept: Any, label: str) -> Groups:
+        """Return the draws and the data of the batch."""
+        return kept.density.to_groups(self.shared, self.local)
+
+
+def plan_effort(
+    parameters: int, batches: int, draws: int, rounds: int | None = None, **given: Any
+) -> Effort:
+    """Return how to sample for so many draws in all, each batch with what its scores need."""
+    chains = given.pop("chains", None) or CHAINS
+    tune = given.pop("tune", None) or TUNE
+    each = max(draws / batches, DRAWS_A_PARAMETER * parameters + DRAWS_BESIDE, LEAST_DRAWS)
+    return Effort(chains, tune, int(np.ceil(each / chains)), rounds or ROUNDS, **given)
+
+
+def propagate_batches(
+    evaluate: Evaluate,
+    start: Gaussian,
+    shares: Mapping[str, float],
+    effort: Effort,
+    rng: np.random.Generator,
+    bar: Bar,
+) -> Propagated:
+    """Run the rounds over batches that `evaluate` has; `shares` are those of the rows, by label."""
+
+    def sample(tilts: Mapping[str, Tilt]) -> dict[str, Tilted]:
+        answers = evaluate({label: [tilt] for label, tilt in tilts.items()})
+        return {label: answer for label, (answer,) in answers.items()}
+
+    return propagate(sample, start, shares, effort, rng, bar)
+
+
+def merge_propagated(
+    evaluate: Evaluate,
+    space: JointSpace,
+    start: Gaussian,
+    propagated: Propagated,
+    attrs: Mapping[str, Mapping[str, Any]],
+    model: Any,
+    doubt: Doubt | None,
+) -> Container:
+    """Return the merged object of the last round's draws; `attrs` are of each batch's."""
+    written = evaluate(
+        {
+            label: [Written(tilted.shared, tilted.local)]
+            for label, tilted in propagated.tilted.items()
+        }
+    )
+    idatas = {
+        label: _container(groups, propagated.tilted[label], attrs[label])
+        for label, (groups,) in written.items()
+    }
+    last = propagated.history[-1].moments
+    merged = merge_tilted(idatas, space.parameters, last, propagated.sites, model)
+    contents = containers.read(merged)
+    maps = contents.groups[schema.TRANSFORM]
+    places = [space.parameters.index(name) for name in maps["parameter"].values.astype(str)]
+    history = [each._replace(moments=permuted(each.moments, places)) for each in propagated.history]
+    rounds = with_rounds(maps, permuted(start, places), history, doubt)
+    sites = _sites(propagated, list(propagated.tilted), space.parameters).isel(
+        parameter=places, parameter_bis=places
+    )
+    groups = {**contents.groups, schema.TRANSFORM: rounds, schema.SITES: sites}
+    return containers.build(groups, contents.container)
+
+
+def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Container:
+    """Return one batch's draws, as `merge` takes them."""
+    shape = tilted.acceptance.shape
+    stats = {
+        "acceptance_rate": tilted.acceptance,
+        "diverging": tilted.diverging,
+        "n_steps": np.broadcast_to(tilted.steps, shape).copy(),
+        "step_size": np.full(shape, tilted.step_size),
+    }
+    posterior = groups[schema.POSTERIOR].assign_attrs(containers.safe_attrs(dict(attrs)))
+    coords = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
+    stats_group = xr.Dataset({k: (SAMPLE_DIMS, v) for k, v in stats.items()}, coords)
+    return containers.build(
+        {**groups, schema.POSTERIOR: posterior, schema.SAMPLE_STATS: stats_group}
+    )
+
+
+def batch_attrs(label: str, share: float, rows: int | None, local: str) -> dict[str, Any]:
+    """Return what a tilted batch's draws say of themselves."""
+    attrs = {
+        schema.BATCH: label,
+        schema.KIND: TILTED,
+        schema.POWER: 1 / share,
+        schema.PRIOR_POWER: 1.0,
+        schema.LOCAL: local,
+    }
+    return attrs if rows is None else {**attrs, schema.SIZE: rows}
+
+
+def _sites(propagated: Propagated, labels: Sequence[str], parameters: Sequence[str]) -> xr.Dataset:
+    """Return the group of sites, in the coordinates of the parameters."""
+    back = np.linalg.inv(propagated.factor)
+    sites = [propagated.sites[label] for label in labels]
+    square = ("parameter", "parameter_bis")
+    meanings = schema.VARIABLES[schema.SITES]
+    data = {
+        "precision": (("batch", *square), [back.T @ site.precision @ back for site in sites]),
+        "shift": (("batch", "parameter"), [back.T @ site.shift for site in sites]),
+        "skewness": ("parameter", propagated.skewness),
+        "skewness_error": ("parameter", propagated.skewness_error),
+    }
+    coords = {"batch": list(labels), **{dim: list(parameters) for dim in square}}
+    return xr.Dataset(
+        {
+            name: (dims, np.array(values), {"description": meanings[name]})
+            for name, (dims, values) in data.items()
+        },
+        coords,
+    )
