@@ -30,8 +30,8 @@ class NoStart(ValueError):
 class Chains(NamedTuple):
     """Draws (chain, draw, parameter), their log densities, and how they were made (chain, draw).
 
-    `gradients` are those of the log density at the draws; `steps` are those of each trajectory, (draw,), for all chains; `step_size` is the one of all
-    draws.
+    `gradients` are those of the log density at the draws; `steps` are those of each trajectory,
+    (draw,), for all chains; `step_size` is the one of all draws.
     """
 
     draws: np.ndarray
