@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
-# What a round may do to the precision in any direction, and what must be left to the others when a
-# site is taken out; beyond, steps are made shorter by a factor.
+# What a round may do to the precision in any direction, and the share of it that must be left to
+# the others when a site is taken out; beyond, steps are made shorter by a factor. Where the others
+# have less already, as of an effect that one batch alone can tell, they may lose half of it.
 LEAST, MOST, LEAST_CAVITY = 0.2, 5.0, 0.02
-SHORTER, SHORTEST = 0.7, 0.02
+SHORTER, SHORTEST = 0.7, 1e-4
 
 
 class Site(NamedTuple):
@@ -73,17 +74,22 @@ def site_change(
     bend tell the skewness; `worth` is the share of independent draws.
     """
     count, size = white.shape
-    residuals = scores + white
     design = np.column_stack([np.ones(count), white, controls])
-    coefficients = np.linalg.lstsq(design, residuals, rcond=None)[0]
+    if count <= design.shape[1]:
+        raise ValueError(
+            f"{count} draws are too few for a regression on {design.shape[1]} columns, of {size} "
+            "shared parameters and their control variates: draw more."
+        )
+    weights = np.linalg.pinv(design)
+    residuals = scores + white
+    coefficients = weights @ residuals
     noise = residuals - design @ coefficients
-    lost = count / max(count - design.shape[1], 1) / worth
-    share = design @ np.linalg.pinv(design.T @ design)
-    pulled = share[:, :1] * noise
-    along = share[:, 1 : 1 + size]
+    lost = count / (count - design.shape[1]) / worth
+    pulled = weights[0][:, None] * noise
+    along = weights[1 : 1 + size].T
     outer = np.sum(along**2, axis=1) * np.sum(noise**2, axis=1) + np.sum(along * noise, axis=1) ** 2
     bends = (white @ directions.T) ** 2
-    bends = bends - design @ np.linalg.lstsq(design, bends, rcond=None)[0]
+    bends = bends - design @ (weights @ bends)
     squares, left = np.sum(bends**2, axis=0), noise @ directions.T
     slope = coefficients[1 : 1 + size]
     return Change(
@@ -98,14 +104,14 @@ def site_change(
 
 def pool_changes(sites: Sequence[Site], changes: Sequence[Change]) -> Step:
     """Return the step to the sum of the changed sites, shorter where it would lead too far."""
-    size = len(changes[0].shift)
-    bend = sum(change.precision for change in changes)
-    damping = 1.0
-    while damping > SHORTEST and not _is_safe(bend, damping, sites, changes):
-        damping *= SHORTER
-    precision = np.eye(size) + damping * bend
-    mean = np.linalg.solve(precision, damping * sum(change.shift for change in changes))
-    noise = sum(change.shift_noise for change in changes)
+    bend = np.sum([change.precision for change in changes], axis=0)
+    shift = np.sum([change.shift for change in changes], axis=0)
+    noise = np.sum([change.shift_noise for change in changes], axis=0)
+    if not (np.isfinite(bend).all() and np.isfinite(shift).all()):
+        raise ValueError("the change of a site is not finite.")
+    damping = _damping(bend, sites, changes)
+    precision = np.eye(len(bend)) + damping * bend
+    mean = np.linalg.solve(precision, damping * shift)
     return Step(
         mean,
         precision,
@@ -118,18 +124,29 @@ def pool_changes(sites: Sequence[Site], changes: Sequence[Change]) -> Step:
     )
 
 
-def _is_safe(
-    bend: np.ndarray, damping: float, sites: Sequence[Site], changes: Sequence[Change]
-) -> bool:
-    precision = np.eye(len(bend)) + damping * bend
-    values = np.linalg.eigvalsh(precision)
-    if not (values[0] > LEAST and values[-1] < MOST):
-        return False
-    cavities = [
-        precision - site.precision - damping * change.precision
-        for site, change in zip(sites, changes, strict=True)
-    ]
-    return len(sites) == 1 or min(np.linalg.eigvalsh(each)[0] for each in cavities) > LEAST_CAVITY
+def _damping(bend: np.ndarray, sites: Sequence[Site], changes: Sequence[Change]) -> float:
+    """Return the share of a step that keeps the precision, and what each site leaves of it."""
+    values = np.linalg.eigvalsh(bend)
+    damping = 1.0
+    while not (1 + damping * values[0] > LEAST and 1 + damping * values[-1] < MOST):
+        damping *= SHORTER
+    if len(sites) == 1:
+        return damping
+    for site, change in zip(sites, changes, strict=True):
+        least = _least_share(site.precision, np.eye(len(bend)))
+        least = min(LEAST_CAVITY, least - abs(least) / 2)
+        while damping > SHORTEST:
+            precision = np.eye(len(bend)) + damping * bend
+            if _least_share(site.precision + damping * change.precision, precision) > least:
+                break
+            damping *= SHORTER
+    return damping
+
+
+def _least_share(own: np.ndarray, precision: np.ndarray) -> float:
+    """Return the least share of a precision in any direction that is left without a site."""
+    left = eigh(precision - own, precision, eigvals_only=True, subset_by_index=[0, 0])
+    return float(left[0])
 
 
 def change_site(site: Site, change: Change, step: Step) -> Site:

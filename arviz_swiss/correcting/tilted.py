@@ -1,4 +1,4 @@
-r"""A batch's tilted distribution: its own data, and what the others say of shared parameters.
+r"""A batch's tilted distribution: its own data, and what the others say of the shared parameters.
 
 The others' word is the *cavity*, the pooled Gaussian without the batch's own site. Shared and
 local variables are sampled together, in the white coordinates z and u of

@@ -80,8 +80,10 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     """
     if hasattr(space, "axes"):
         from arviz_swiss.pymc.joint_density import ModelJointDensity
+        from arviz_swiss.pymc.observed import imputed_names
 
-        return ModelJointDensity(model, space.parameters, space.axes, label)
+        local = [*space.axes, *imputed_names(model)]
+        return ModelJointDensity(model, space.parameters, local, space.axes, label)
     from arviz_swiss.pymc.density import ModelDensity
 
     return ModelDensity(model, space, label=label)

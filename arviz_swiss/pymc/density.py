@@ -16,7 +16,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from arviz_swiss.correcting.densities import MergeSpace
 from arviz_swiss.data.layout import Variable as Placed
 from arviz_swiss.pymc.compiling import LOCK
-from arviz_swiss.pymc.graphs import shapes_of
+from arviz_swiss.pymc.graphs import names_among, shapes_of
 from arviz_swiss.pymc.points import PointFunction, function_of_points
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
@@ -32,7 +32,7 @@ class ModelDensity:
     counted with the prior. A variable that was merged on its own scale has its density there,
     without a Jacobian. A model that is tempered, has other free variables than the merged ones, or
     transforms them in another way is refused. `local` variables, if there are any, are those whose
-    density given the others is part of the likelihood.
+    density given the others is part of the likelihood, as are Potentials of them.
     """
 
     def __init__(
@@ -249,7 +249,8 @@ def _graph(
 ) -> Variable:
     """Return the log prior or log likelihood of one point, a scalar.
 
-    The density of `local` variables given the others is counted with the likelihood.
+    The density of `local` variables given the others is counted with the likelihood, and so is a
+    Potential of them: both are the batch's own, and no power of the prior is theirs.
     """
     values = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     values |= {rv: inputs[rv.name] for rv in model.free_RVs}
@@ -265,9 +266,12 @@ def _graph(
         rvs_to_values=values,
         rvs_to_transforms=transforms,
     )
-    if term == "prior" and model.potentials:
+    potentials = [
+        each for each in model.potentials if bool(names_among(each, own)) == (term != "prior")
+    ]
+    if potentials:
         terms += replace_rvs_by_values(
-            model.potentials, rvs_to_values=values, rvs_to_transforms=transforms
+            potentials, rvs_to_values=values, rvs_to_transforms=transforms
         )
     graph = pt.add(*map(pt.sum, terms), pt.constant(0.0))
     # of many points, one outside must not fail them all
