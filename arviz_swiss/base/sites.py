@@ -120,7 +120,7 @@ def pool_changes(sites: Sequence[Site], changes: Sequence[Change]) -> Step:
         float(damping * np.linalg.norm(bend)),
         float(damping * np.sqrt(sum(change.precision_noise for change in changes))),
         damping,
-        np.linalg.eigvalsh(np.eye(size) + bend),
+        1 + np.linalg.eigvalsh(bend),
     )
 
 

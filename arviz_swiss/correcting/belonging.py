@@ -15,13 +15,18 @@ from arviz_swiss.merging.origin import summary
 Observed = Mapping[str, np.ndarray]
 
 
-def check_shared(opened: Merged) -> None:
-    """Refuse batches with latent variables of their own, and merges without some batches."""
+def check_all_there(opened: Merged) -> None:
+    """Refuse merges without some batches: there is no full posterior to compare them with."""
     if dropped := opened.attrs.get(schema.DROPPED):
         raise ValueError(
             f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
             "compare it with. Merge all batches, or sample the dropped ones again."
         )
+
+
+def check_shared(opened: Merged) -> None:
+    """Refuse batches with latent variables of their own, and merges without some batches."""
+    check_all_there(opened)
     if local := opened.attrs.get(schema.LOCAL):
         raise ValueError(
             f"the batches have latent variables of their own ({local}). The full posterior's "

@@ -1,6 +1,6 @@
 """From models of batches with local variables to a merged object, by expectation propagation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,14 +115,14 @@ def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Cont
     )
 
 
-def batch_attrs(label: str, share: float, rows: int | None, local: str) -> dict[str, Any]:
+def batch_attrs(label: str, share: float, rows: int | None, local: Iterable[str]) -> dict[str, Any]:
     """Return what a tilted batch's draws say of themselves."""
     attrs = {
         schema.BATCH: label,
         schema.KIND: TILTED,
         schema.POWER: 1 / share,
         schema.PRIOR_POWER: 1.0,
-        schema.LOCAL: local,
+        schema.LOCAL: ",".join(local),
     }
     return attrs if rows is None else {**attrs, schema.SIZE: rows}
 

@@ -13,7 +13,7 @@ from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import advice, check_shared
+from arviz_swiss.correcting.belonging import advice, check_all_there
 from arviz_swiss.correcting.densities import Source, space_for_models, summed_densities
 from arviz_swiss.correcting.evaluation import (
     Evaluate,
@@ -24,6 +24,7 @@ from arviz_swiss.correcting.evaluation import (
 )
 from arviz_swiss.correcting.full_posterior import Scores, all_scores, full_score
 from arviz_swiss.correcting.gradients import PAIRS, curved_upwards, wrong_gradients
+from arviz_swiss.correcting.refine_local import has_local, one_model_a_batch, refine_local
 from arviz_swiss.correcting.rounds import (
     Rounds,
     are_half,
@@ -45,6 +46,8 @@ from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.space import Space
 from arviz_swiss.parallel.progress import Bar, progress
 
+# At most so many gradient rounds, unless the user says otherwise.
+ROUNDS = 5
 # Fewer points a parameter leave too much noise in the precision.
 POINTS_PER_PARAMETER = 3
 # Groups with draws that stay valid when the merged draws move.
@@ -59,8 +62,9 @@ def refine(
     data: Any = None,
     groups: Any = None,
     stratify: Any = None,
-    rounds: int = 5,
+    rounds: int | None = None,
     points: int = 200,
+    draws: int = 4000,
     executor: Any = None,
     random_seed: int | np.random.Generator | None = None,
     group: str = "posterior",
@@ -93,10 +97,14 @@ def refine(
     groups, stratify : array-like or hashable, optional
         With `build`: those of `sample_batches`, unless they were names of columns, which are
         recorded.
-    rounds : int, default 5
-        At most so many; fewer once mean and precision change by no more than Monte Carlo error.
+    rounds : int, optional
+        At most so many, by default 5, or 8 where batches have variables of their own; fewer once
+        mean and precision change by no more than Monte Carlo error.
     points : int, default 200
         Gradients a round and density, at least; never fewer than three for each parameter.
+    draws : int, default 4000
+        Where batches have variables of their own: about how many draws there shall be in all;
+        more if the batches' scores need them.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Where to evaluate the densities; when absent, in threads of this process, one a core, each
         density by one of them at a time. Each worker of an executor keeps the densities it was
@@ -190,9 +198,27 @@ def refine(
     True
     """
     opened = open_merged(merged, group)
-    check_shared(opened)
+    check_all_there(opened)
     source = Source(densities, build, data, groups, stratify)
-    matched = summed_densities(opened, source)
+    check_count("draws", draws)
+    if rounds is not None:
+        check_count("rounds", rounds)
+    local = opened.attrs.get(schema.LOCAL)
+    matched = (one_model_a_batch if local else summed_densities)(opened, source)
+    if local or has_local(opened, matched):
+        refined, doubt = refine_local(
+            opened,
+            matched if local else one_model_a_batch(opened, source),
+            draws=draws,
+            rounds=rounds,
+            executor=executor,
+            rng=generator(random_seed),
+            progressbar=progressbar,
+        )
+        if doubt is not None:
+            warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
+        return refined
+    rounds = rounds or ROUNDS
     first = next(iter(matched.values()))
     space = opened.space(transforms, model or (first if is_model(first) else None))
     _check_counts(opened, rounds=rounds, points=points)

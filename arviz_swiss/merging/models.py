@@ -87,3 +87,21 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     from arviz_swiss.pymc.density import ModelDensity
 
     return ModelDensity(model, space, label=label)
+
+
+def local_names(model: Any, shared: Collection[str]) -> list[str]:
+    """Return a PyMC model's free variables beside the shared ones, but for missing outcomes."""
+    from arviz_swiss.pymc.observed import imputed_names
+
+    missing = imputed_names(model)
+    names = [variable.name for variable in model.free_RVs]
+    return [name for name in names if name not in shared and name not in missing]
+
+
+def unconstrained_rows(
+    model: Any, draws: Any, names: Sequence[str]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return labels and draws, (draws, parameters), of some variables in the model's space."""
+    from arviz_swiss.pymc.coordinates import unconstrained_rows as rows_of
+
+    return rows_of(model, draws, names)

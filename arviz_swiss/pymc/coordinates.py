@@ -3,7 +3,7 @@
 They are those in which the draws are merged, when they are merged with that model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -103,6 +103,23 @@ class Coordinates:
 
     def _to_dataset(self, images: Mapping[str, np.ndarray]) -> xr.Dataset:
         return _labelled(xr.Dataset(), self._space.backward(images), self._space)
+
+
+def unconstrained_rows(
+    model: pm.Model, draws: xr.Dataset, names: Sequence[str]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return labels and draws, (draws, parameters), of some variables in the model's space."""
+    own = layout_of(draws, list(names))
+    with LOCK:
+        space = ModelSpace(model, var_names=names, deterministics=()).fitted_to(own)
+        arrays = {
+            name: draws[name].transpose(*SAMPLE_DIMS, *space.dims[name]).values
+            for name in space.names
+        }
+        images = space.forward(arrays)
+    layout = space.layout(own, images)
+    rows = [images[variable.name].reshape(-1, variable.size) for variable in layout.variables]
+    return tuple(layout.labels()), np.concatenate(rows, axis=1)
 
 
 def _labelled(draws: xr.Dataset, arrays: Mapping[str, np.ndarray], space: ModelSpace) -> xr.Dataset:
