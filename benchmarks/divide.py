@@ -10,30 +10,18 @@ reference (``references.py``) that is made once and kept in FOLDER. With ``--rep
 medians.
 """
 
-import argparse
-import tempfile
-import warnings
-
+import compared
 import fresh
 import numpy as np
 import references
-from problems import PROBLEMS
 
 COLUMNS = "{:>14}{:>8}{:>8}{:>6}{:>8}{:>8}{:>13}{:>8}{:>8}"
 HEAD = ("", "CPU s", "wall s", "GB", "least", "median", "Mahalanobis", "chance", "shift")
 
 
-def main(names, repeats, rows, folder):
-    for name in names:
-        problem = PROBLEMS[name]
-        with tempfile.TemporaryDirectory() as work:
-            data = fresh.write_data(problem, rows or problem.rows, work)
-            with np.load(data) as file:
-                shape = file["X"].shape
-            print(f"\n{name}: {problem.title}, {shape[0]} x {shape[1]}", flush=True)
-            reference = references.load(name, problem, shape[0], data, folder)
-            print(f"reference: {reference}")
-            found = measure(name, problem, data, repeats, reference)
+def main(arguments):
+    for name, problem, data, reference in compared.each_problem(arguments):
+        found = measure(name, problem, data, arguments.repeats, reference)
         print(COLUMNS.format(*HEAD))
         for state, targets in problem.targets.items():
             print_state(state, found[state, "whole"], found[state, "divided"], targets)
@@ -105,14 +93,6 @@ def print_state(state, whole, divided, targets):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="What dividing saves.")
-    parser.add_argument("problems", nargs="*", default=["flights"], metavar="problem")
+    parser = compared.make_parser("What dividing saves.")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--rows", type=int, help="fewer rows, to try it out")
-    parser.add_argument("--references", required=True, metavar="FOLDER")
-    arguments = parser.parse_args()
-    known = [name for name, problem in PROBLEMS.items() if problem.targets]
-    if unknown := set(arguments.problems) - set(known):
-        parser.error(f"no problem {', '.join(unknown)}. There are {', '.join(known)}.")
-    warnings.simplefilter("ignore")
-    main(arguments.problems, arguments.repeats, arguments.rows, arguments.references)
+    main(compared.parse(parser))

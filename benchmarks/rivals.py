@@ -8,19 +8,15 @@ its pilot, and the time to weigh draws of it as Laplace's are. Pathfinder and La
 pymc-extras, and are left out where it is not installed.
 """
 
-import argparse
-import tempfile
 import time
-import warnings
 from importlib.util import find_spec
-from pathlib import Path
 
+import compared
 import density
 import fresh
 import numpy as np
 import references
 import ways
-from problems import PROBLEMS
 
 import arviz_swiss as az_swiss
 
@@ -38,33 +34,23 @@ COLUMNS = "{:<30}{:>8}{:>8}{:>6}{:>11}{:>13}{:>7}{:>8}  {}"
 HEAD = ("", "CPU s", "wall s", "GB", "effective", "Mahalanobis", "IAD", "k-hat", "")
 
 
-def main(names, titles, rows, folder):
-    for name in names:
-        problem = PROBLEMS[name]
-        with tempfile.TemporaryDirectory() as work:
-            data = fresh.write_data(problem, rows or problem.rows, work)
-            with np.load(data) as file:
-                shape = file["X"].shape
-            print(f"\n{name}: {problem.title}, {shape[0]} x {shape[1]}", flush=True)
-            reference = references.load(name, problem, shape[0], data, folder)
-            print(f"reference: {reference}")
-            print(COLUMNS.format(*HEAD))
-            for number, title in enumerate(titles):
-                way, settings = WAYS[title]
-                if way in NEED_EXTRAS and find_spec("pymc_extras") is None:
-                    print(f"{title:<30} needs pymc-extras")
-                    continue
-                caches = Path(work) / str(number)
-                try:
-                    run = fresh.run(way, name, data, caches, random_seed=1, **settings)
-                except RuntimeError as error:
-                    print(f"{title:<30} failed: {str(error).splitlines()[-1]}", flush=True)
-                    continue
-                print_row(title, run, reference)
-                if way == "divided" and not settings and "pilot" in run.facts:
-                    print_row(
-                        "  its pilot alone, weighted", pilot_of(run, problem, data), reference
-                    )
+def main(arguments):
+    for name, problem, data, reference in compared.each_problem(arguments):
+        print(COLUMNS.format(*HEAD))
+        for number, title in enumerate(arguments.ways):
+            way, settings = WAYS[title]
+            if way in NEED_EXTRAS and find_spec("pymc_extras") is None:
+                print(f"{title:<30} needs pymc-extras")
+                continue
+            caches = data.with_name(str(number))
+            try:
+                run = fresh.run(way, name, data, caches, random_seed=1, **settings)
+            except RuntimeError as error:
+                print(f"{title:<30} failed: {str(error).splitlines()[-1]}", flush=True)
+                continue
+            print_row(title, run, reference)
+            if way == "divided" and not settings and "pilot" in run.facts:
+                print_row("  its pilot alone, weighted", pilot_of(run, problem, data), reference)
 
 
 def pilot_of(run, problem, data):
@@ -117,14 +103,6 @@ def distance_of_densities(run, reference):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="az_swiss.sample beside other ways.")
-    parser.add_argument("problems", nargs="*", default=["flights"], metavar="problem")
+    parser = compared.make_parser("az_swiss.sample beside other ways.")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), metavar="way")
-    parser.add_argument("--rows", type=int, help="fewer rows, to try it out")
-    parser.add_argument("--references", required=True, metavar="FOLDER")
-    arguments = parser.parse_args()
-    known = [name for name, problem in PROBLEMS.items() if problem.targets]
-    if unknown := set(arguments.problems) - set(known):
-        parser.error(f"no problem {', '.join(unknown)}. There are {', '.join(known)}.")
-    warnings.simplefilter("ignore")
-    main(arguments.problems, arguments.ways, arguments.rows, arguments.references)
+    main(compared.parse(parser))

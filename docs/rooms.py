@@ -61,15 +61,15 @@ def count_imports() -> Counter:
 
 def draw(counts: Counter) -> plt.Figure:
     """Draw a box a room, the ground at the bottom, and beside it what the room imports."""
-    figure, ax = plt.subplots(figsize=(11, 8.5), layout="constrained")
+    figure, ax = plt.subplots(figsize=(11, 10), layout="constrained")
     rooms = list(ROOMS)
     for row, room in enumerate(rooms):
         box = plt.Rectangle((0, row + 0.06), 6.2, 0.86, facecolor="#EAF3FA", edgecolor="#0072B2")
         ax.add_patch(box)
-        ax.text(0.1, row + 0.7, room, weight="bold", va="center", fontsize=12)
-        ax.text(1.45, row + 0.7, ROOMS[room], va="center", fontsize=9, color="#444444")
+        ax.text(0.1, row + 0.78, room, weight="bold", va="center", fontsize=12)
+        ax.text(1.45, row + 0.78, ROOMS[room], va="center", fontsize=9, color="#444444")
         names = textwrap.fill(", ".join(files_of(room)), 92)
-        ax.text(0.1, row + 0.32, names, va="center", fontsize=7.5, family="monospace")
+        ax.text(0.1, row + 0.62, names, va="top", fontsize=7, family="monospace")
         for column, other in enumerate(rooms):
             if count := counts[room, other]:
                 x = 6.65 + 0.48 * column

@@ -16,3 +16,12 @@ def generator(random_seed: Any) -> np.random.Generator:
     except (TypeError, ValueError) as error:
         wanted = "an integer of at least 0, a Generator or None"
         raise ValueError(f"random_seed must be {wanted}, got {random_seed!r}.") from error
+
+
+def integer_seed(random_seed: Any) -> int | None:
+    """Return a seed as an integer, drawn from a Generator; None stays, for whoever draws one."""
+    rng = generator(random_seed)
+    if random_seed is None:
+        return None
+    is_integer = isinstance(random_seed, numbers.Integral)
+    return int(random_seed) if is_integer else int(rng.integers(2**63))

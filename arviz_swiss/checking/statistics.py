@@ -24,7 +24,8 @@ from arviz_swiss.merging.merged import Merged
 RHAT = 1.05
 # Chance that any of all parameters and batches exceeds its limit though all chains converged.
 FALSE_ALARM = 0.01
-# Effective draws that a batch's moments need: so many, and so many a parameter.
+# Effective draws that a batch's moments need: so many, and so many a parameter. What `sample` draws
+# of a batch that will be refined is the sum of both.
 FEW_EFFECTIVE, FEW_A_PARAMETER = 100, 5
 STUCK = 1e-3
 VALLEY = 0.3

@@ -17,21 +17,24 @@ from arviz_swiss.pymc.compiling import LOCK, without_compiler
 from arviz_swiss.pymc.space import ModelSpace, data_dependent
 
 
+def start_of(model: pm.Model) -> dict[str, np.ndarray]:
+    """Return where PyMC would begin: the unconstrained values of every free variable."""
+    with LOCK, without_compiler():
+        # a seed, for initial values that are drawn from the prior
+        point = model.initial_point(random_seed=0)
+    return {
+        rv.name: np.asarray(point[model.rvs_to_values[rv].name], float) for rv in model.free_RVs
+    }
+
+
 class Coordinates:
     """Vectors of a model's unconstrained variables, where PyMC would begin, and the way back."""
 
     def __init__(self, model: pm.Model):
         with LOCK:
             self._space = ModelSpace(model, deterministics=())
-            with without_compiler():
-                # a seed, for initial values that are drawn from the prior
-                point = model.initial_point(random_seed=0)
-            images = {
-                rv.name: np.asarray(point[model.rvs_to_values[rv].name], float)
-                for rv in model.free_RVs
-            }
             # a chain of one draw
-            images = {name: image[None, None] for name, image in images.items()}
+            images = {name: image[None, None] for name, image in start_of(model).items()}
             self._own = self._to_dataset(images)
         own = layout_of(self._own, self._space.names)
         self.layout: Layout = self._space.layout(own, images)

@@ -1,7 +1,6 @@
 """A run of batches: plan, check, find a pilot, sample in parallel, save what is finished."""
 
 import contextlib
-import numbers
 import os
 import tempfile
 import warnings
@@ -14,7 +13,6 @@ import pymc as pm
 from threadpoolctl import threadpool_limits
 
 from arviz_swiss.base.counts import check_count
-from arviz_swiss.base.seeds import generator
 from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.batch_error import BatchError
@@ -59,18 +57,15 @@ def run_batches(
     *,
     executor: Any,
     folder: str | Path | None,
-    random_seed: int | np.random.Generator | None,
+    random_seed: int | None,
     progressbar: bool,
     clock: Clock | None = None,
 ) -> Sampled:
-    """Sample the batches that the folder does not have; `division` are arguments of `partition`."""
-    _check_arguments(build, settings)
-    executors.check_executor(executor)
-    check_sample_kwargs(settings.sample_kwargs, settings.nuts_sampler)
-    if _is_own(settings):
-        check_own_kwargs(settings.sample_kwargs)
+    """Sample the batches that the folder does not have; `division` are arguments of `partition`.
+
+    Who calls it has called `check_arguments` before.
+    """
     folder = None if folder is None else Path(folder)
-    random_seed = None if random_seed is None else _integer_seed(random_seed)
     clock = clock or Clock()
     begun = False
     with clock("plan"):
@@ -199,7 +194,8 @@ def _sample(
     return failed
 
 
-def _check_arguments(build: Any, settings: Settings) -> None:
+def check_arguments(function: str, build: Any, settings: Settings, executor: Any) -> None:
+    """Refuse what the function that was called cannot use, before any model is built."""
     if not callable(build):
         hint = " Pass the function that makes it." if isinstance(build, pm.Model) else ""
         raise TypeError(
@@ -218,10 +214,7 @@ def _check_arguments(build: Any, settings: Settings) -> None:
         value = getattr(settings, name)
         if name != "tune" or value is not None:
             check_count(name, value, least)
-
-
-def _integer_seed(random_seed: Any) -> int:
-    rng = generator(random_seed)
-    if isinstance(random_seed, numbers.Integral):
-        return int(random_seed)
-    return int(rng.integers(2**63))
+    executors.check_executor(executor)
+    check_sample_kwargs(settings.sample_kwargs, settings.nuts_sampler, function)
+    if _is_own(settings):
+        check_own_kwargs(settings.sample_kwargs)

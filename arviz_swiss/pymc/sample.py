@@ -9,6 +9,7 @@ import pymc as pm
 import xarray as xr
 
 from arviz_swiss.base.counts import check_count
+from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.checking.report import report
 from arviz_swiss.correcting.certify import certify as certify_merged
 from arviz_swiss.correcting.evaluation import EvaluationFailed
@@ -21,7 +22,7 @@ from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count
 from arviz_swiss.pymc.pilot_run import to_dataset
-from arviz_swiss.pymc.running import Sampled, run_batches
+from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
@@ -97,7 +98,7 @@ def sample(
     progressbar : bool, default True
         Show the progress of each stage, and a report at the end.
     **sample_kwargs
-        ``target_accept``, or further arguments of ``pymc.sample`` for its samplers.
+        ``target_accept``, or with `nuts_sampler` further arguments of ``pymc.sample``.
 
     Returns
     -------
@@ -159,7 +160,19 @@ def sample(
     """
     clock = Clock()
     _check_arguments(method, certify, {"draws": draws, "chains": chains, "batches": batches})
-    executors.check_executor(executor)
+    settings = Settings(
+        kind or "inflated",
+        (),
+        draws,
+        tune,
+        chains or OWN_CHAINS,
+        nuts_sampler,
+        sample_kwargs,
+        reproducible,
+        whitened=True,
+    )
+    check_arguments("sample", build, settings, executor)
+    random_seed = integer_seed(random_seed)
     with clock("plan"):
         examined = examine(build, data, groups, stratify)
         chains = chains or (NUTS_CHAINS if nuts_sampler or examined.local else OWN_CHAINS)
@@ -172,15 +185,11 @@ def sample(
             refined=refine,
             workers=executors.count_workers(executor),
         )
-    settings = Settings(
-        kind or examined.kind,
-        (),
-        sizes.draws,
-        tune,
-        chains,
-        nuts_sampler or (fastest_sampler() if examined.local else None),
-        sample_kwargs,
-        reproducible,
+    settings = settings._replace(
+        kind=kind or examined.kind,
+        draws=sizes.draws,
+        chains=chains,
+        nuts_sampler=nuts_sampler or (fastest_sampler() if examined.local else None),
         whitened=not examined.local,
     )
     sampled = run_batches(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from arviz_swiss.pymc.running import run_batches
+from arviz_swiss.base.seeds import integer_seed
+from arviz_swiss.pymc.running import check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 
 
@@ -152,16 +153,18 @@ def sample_batches(
     (100, 4.0)
     """
     untransformed = (untransformed,) if isinstance(untransformed, str) else tuple(untransformed)
+    settings = Settings(
+        kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
+    )
+    check_arguments("sample_batches", build, settings, executor)
     sampled = run_batches(
         build,
         data,
         {"batches": batches, "groups": groups, "stratify": stratify},
-        Settings(
-            kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
-        ),
+        settings,
         executor=executor,
         folder=folder,
-        random_seed=random_seed,
+        random_seed=integer_seed(random_seed),
         progressbar=progressbar,
     )
     return list(sampled.idatas.values())

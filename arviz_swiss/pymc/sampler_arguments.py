@@ -41,7 +41,7 @@ NUTPIE_ALIASES = (
     "backend gradient_backend max_treedepth low_rank_modified_mass_matrix transform_adapt "
     "use_grad_based_mass_matrix"
 ).split()
-# What other samplers call arguments of sample_batches.
+# What other samplers call arguments of sample and sample_batches.
 OTHER_NAMES = {
     "seed": "random_seed",
     "num_draws": "draws",
@@ -55,8 +55,15 @@ OTHER_NAMES = {
 ONLY_PYMC = {"init", "callback"}
 
 
-def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None = None) -> None:
-    """Refuse arguments of ``pymc.sample`` that are settled here, or that no sampler would read."""
+def check_sample_kwargs(
+    sample_kwargs: dict[str, Any],
+    nuts_sampler: str | None = None,
+    function: str = "sample_batches",
+) -> None:
+    """Refuse arguments of ``pymc.sample`` that are settled here, or that no sampler would read.
+
+    `function` is the one that was called with them.
+    """
     if nuts_sampler is not None and nuts_sampler not in SAMPLERS:
         raise ValueError(
             f"nuts_sampler must be one of {', '.join(SAMPLERS)}, got {nuts_sampler!r}."
@@ -64,24 +71,24 @@ def check_sample_kwargs(sample_kwargs: dict[str, Any], nuts_sampler: str | None 
         )
     for name in sample_kwargs:
         if name in RESERVED:
-            raise TypeError(f"sample_batches does not take {name}=: {RESERVED[name]}.")
+            raise TypeError(f"{function} does not take {name}=: {RESERVED[name]}.")
     for name in ("nuts", "nuts_sampler_kwargs", "idata_kwargs", "compile_kwargs"):
         value = sample_kwargs.get(name)
         if value is not None and not isinstance(value, dict):
             raise TypeError(f"{name} must be a dict of arguments, got {value!r}.")
     if settled := [name for name in nutpie_options(sample_kwargs) if name in NUTPIE_SETTLED]:
         raise TypeError(
-            f"sample_batches does not take {', '.join(settled)} among the sampler's own arguments: "
-            "sample_batches sets them."
+            f"{function} does not take {', '.join(settled)} among the sampler's own arguments: it "
+            "sets them itself."
         )
     if (sample_kwargs.get("idata_kwargs") or {}).get("log_likelihood"):
         raise TypeError(
-            "sample_batches does not take idata_kwargs with log_likelihood: merging moves the "
+            f"{function} does not take idata_kwargs with log_likelihood: merging moves the "
             "draws. Use pymc.compute_log_likelihood on the merged posterior."
         )
     if nuts_sampler is None:
         nuts_sampler = "pymc" if ONLY_PYMC & set(sample_kwargs) else default_sampler()
-    _check_known(sample_kwargs, nuts_sampler)
+    _check_known(sample_kwargs, nuts_sampler, function)
 
 
 def check_own_kwargs(sample_kwargs: dict[str, Any]) -> None:
@@ -122,7 +129,7 @@ def nutpie_options(sample_kwargs: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
+def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str, function: str) -> None:
     """Refuse what neither ``pymc.sample`` nor the sampler, nor a function they call, would read."""
     parameters = inspect.signature(pm.sample).parameters.values()
     known = {p.name for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD}
@@ -132,7 +139,7 @@ def _check_known(sample_kwargs: dict[str, Any], nuts_sampler: str) -> None:
         known |= own.names
     if unknown := [name for name in sample_kwargs if name not in known]:
         raise TypeError(
-            f"sample_batches does not take {unknown[0]}=, nor does pymc.sample with "
+            f"{function} does not take {unknown[0]}=, nor does pymc.sample with "
             f'nuts_sampler="{nuts_sampler}".{_hint(unknown[0], known, own)}'
         )
     if nuts_sampler == "pymc" and sample_kwargs.get("nuts_sampler_kwargs"):

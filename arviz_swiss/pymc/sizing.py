@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import pymc as pm
 
+from arviz_swiss.checking.statistics import FEW_A_PARAMETER, FEW_EFFECTIVE
 from arviz_swiss.parallel.partition import partition, row_count
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.checking import build_probes
+from arviz_swiss.pymc.coordinates import start_of
 
-# Draws that the moments of a batch need: a parameter, and beside them if `refine` follows, which
-# mends what noise they have left, or at least if it does not.
-REFINED, REFINED_BESIDE = 5, 100
+# Draws that the moments of a batch need, a parameter and at least, without `refine`, which mends
+# what noise fewer leave.
 MERGED, MERGED_LEAST = 100, 400
 # Rows of a batch, a parameter and at least: fewer make it too unlike a Gaussian.
 ROWS, LEAST_ROWS = 50, 200
@@ -51,34 +52,42 @@ def choose_sizes(
     for every worker, and as many for each; never fewer than two.
     """
     needed = (
-        REFINED * parameters + REFINED_BESIDE if refined else max(MERGED * parameters, MERGED_LEAST)
+        FEW_A_PARAMETER * parameters + FEW_EFFECTIVE
+        if refined
+        else max(MERGED * parameters, MERGED_LEAST)
     )
-    most = max(rows // max(ROWS * parameters, LEAST_ROWS), 2)
-    rule = f"{batches} batches, as asked for"
+    least_rows = max(ROWS * parameters, LEAST_ROWS)
+    most = max(rows // least_rows, 2)
+    why = "as asked for"
     if batches is None:
         wanted = max(draws // needed, workers)
         batches = min(max(min(wanted, most), 2), max(rows, 1))
         if batches > workers:
             batches -= batches % workers
-        rule = f"{batches} batches, by the draws that a batch needs"
+        why = "by the draws that a batch needs"
         if wanted > most:
-            rule = f"{batches} batches, by the rows of a batch"
+            why = "by the rows of a batch"
         elif draws // needed < workers:
-            rule = f"{batches} batches, at least one a worker"
+            why = "at least one a worker"
     each = math.ceil(max(draws / batches, needed) / chains)
     return Sizes(
         batches,
         each,
-        f"{rule} ({rows / batches:.0f} rows, {each * chains} draws; {parameters} parameters need "
-        f"{needed} draws and {max(ROWS * parameters, LEAST_ROWS)} rows).",
+        f"{_many(batches, 'batch', 'batches')}, {why} ({_many(round(rows / batches), 'row')}, "
+        f"{_many(each * chains, 'draw')}; {_many(parameters, 'parameter')} "
+        f"{'needs' if parameters == 1 else 'need'} {needed} draws and {least_rows} rows).",
     )
+
+
+def _many(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 class Examined(NamedTuple):
     """What some rows tell: the number of shared parameters, and variables of one batch alone.
 
-    `local` are all of the latter; missing outcomes are among them, and are no reason for another
-    `kind`.
+    Parameters are unconstrained: a simplex of three values has two. `local` are all variables of
+    one batch; missing outcomes are among them, and are no reason for another `kind`.
     """
 
     parameters: int
@@ -97,7 +106,7 @@ def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: 
     structures = [probe.structure for probe in probes]
     local = structure.find_local(*structures) if len(probes) > 1 else structures[0].imputed
     imputed = {name for each in structures for name in each.imputed}
-    shared = [shape for name, shape in structures[0].shapes.items() if name not in local]
-    parameters = sum(map(math.prod, shared))
+    start = start_of(probes[0].model)
+    parameters = sum(values.size for name, values in start.items() if name not in local)
     has_own = any(name not in imputed for name in local)
     return Examined(max(parameters, 1), local, "fractionated" if has_own else "inflated")

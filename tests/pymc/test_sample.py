@@ -147,35 +147,6 @@ def test_methods_that_make_new_draws():
     assert groups_of(merged)["posterior"].attrs["swiss_method"] == "consensus"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"draws": 0}, "draws must be an integer of at least 1"),
-        ({"draws": 2.5}, "draws must be an integer"),
-        ({"batches": 0}, "batches must be an integer of at least 1"),
-        ({"chains": 0}, "chains must be an integer of at least 1"),
-        ({"method": "swis"}, "unknown method 'swis'"),
-        ({"kind": "inflate"}, "kind must be one of"),
-        ({"tune": -1}, "tune must be an integer of at least 0"),
-    ],
-)
-def test_arguments_that_cannot_be_used(arguments, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        az_swiss.sample(build, TABLE, **{**QUIET, **arguments})
-
-
-def test_an_argument_that_no_sampler_reads():
-    with pytest.raises(TypeError, match="target_acept"):
-        az_swiss.sample(build, TABLE, target_acept=0.9, **SHORT)
-
-
-def test_arguments_for_samplers_of_pymc_without_one():
-    with pytest.raises(TypeError, match=r"init= is for samplers of PyMC.*pass nuts_sampler="):
-        az_swiss.sample(build, TABLE, init="adapt_diag", **SHORT)
-    with pytest.raises(ValueError, match="target_accept must be a number between 0 and 1, got 2"):
-        az_swiss.sample(build, TABLE, target_accept=2.0, **SHORT)
-
-
 def test_deterministics_of_the_rows_are_left_out_and_told():
     def with_rows(batch):
         model = build(batch)

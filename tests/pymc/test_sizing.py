@@ -48,7 +48,7 @@ def test_the_rule_holds(rows, parameters, draws, chains, refined, workers):
         assert rows / sizes.batches >= max(50 * parameters, 200)
     if sizes.batches > max(workers, 2):
         assert sizes.batches * needed(parameters, refined) <= draws
-    assert sizes.rule.startswith(f"{sizes.batches} batches, ")
+    assert sizes.rule.startswith(f"{sizes.batches} batch")
 
 
 @given(batches=st.integers(2, 500), **COUNTS)
@@ -87,6 +87,20 @@ def test_the_rule_says_what_limits(rows, parameters, draws, workers, batches, wh
     assert why in sizes.rule
 
 
+@pytest.mark.parametrize(
+    ("rows", "parameters", "batches", "text"),
+    [
+        (1, 1, 1, "1 batch, as asked for (1 row, 400 draws; 1 parameter needs 105 draws and 200 "),
+        (9, 2, 3, "3 batches, as asked for (3 rows, 136 draws; 2 parameters need 110 draws and "),
+    ],
+)
+def test_the_rule_is_a_sentence(rows, parameters, batches, text):
+    sizes = choose_sizes(
+        rows, parameters, batches=batches, draws=400, chains=4, refined=True, workers=2
+    )
+    assert sizes.rule.startswith(text)
+
+
 def test_parameters_are_counted():
     def build(y):
         with pm.Model() as model:
@@ -96,7 +110,8 @@ def test_parameters_are_counted():
         return model
 
     examined = examine(build, np.ones(30), None, None)
-    assert examined == (2 + 4 + 1, (), "inflated")
+    # four shares that sum to one are three numbers
+    assert examined == (2 + 3 + 1, (), "inflated")
 
 
 def test_variables_of_groups_are_not_counted_as_shared():
