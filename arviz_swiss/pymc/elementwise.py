@@ -18,6 +18,7 @@ from pytensor.scalar import math as special
 from pytensor.tensor.elemwise import Elemwise
 from scipy.special import polygamma
 
+from arviz_swiss.pymc.blockwise import BlocksRewriter
 from arviz_swiss.pymc.graphs import UNCOMPILED
 
 # After all rewrites of PyTensor.
@@ -98,7 +99,7 @@ class _Rewriter(GraphRewriter):
                 fgraph.replace_all([(node.outputs[0], node_at_once.outputs[0])], reason="in_numpy")
 
 
-IN_NUMPY: Mode = UNCOMPILED.register((_Rewriter(), LAST))
+IN_NUMPY: Mode = UNCOMPILED.register((_Rewriter(), LAST), (BlocksRewriter(), LAST))
 
 
 def _is_slow(node: Any) -> bool:
