@@ -46,14 +46,14 @@ def only_mode(score: LogDensity, start: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     rng = np.random.default_rng(0)
     mode = _climb(score, start)
-    precision = _curvature(score, mode, DIFFERENCE * _scales(score, mode))
+    precision = _curvature(score, mode, DIFFERENCE * scales(score, mode))
     factor = factor_of(precision)
     for shift in rng.uniform(-1, 1, size=(SEARCHES - 1, start.size)):
         try:
             other = _climb(score, start + shift)
             if np.linalg.norm((other - mode) @ factor) < APART:
                 continue
-            other_precision = _curvature(score, other, DIFFERENCE * _scales(score, other))
+            other_precision = _curvature(score, other, DIFFERENCE * scales(score, other))
             _, gradient = _try(score, other)
             step = linalg.cho_solve((factor_of(other_precision), True), gradient)
         except NoMode:
@@ -67,7 +67,7 @@ def _climb(score: LogDensity, start: np.ndarray) -> np.ndarray:
     """Search a mode, in units that are about the sds of the parameters, found on the way."""
     point = start
     for _ in range(CLIMBS):
-        units, origin = _scales(score, point), point
+        units, origin = scales(score, point), point
 
         def downhill(
             steps: np.ndarray, units: np.ndarray = units, origin: np.ndarray = origin
@@ -95,7 +95,7 @@ def _try(score: LogDensity, point: np.ndarray) -> tuple[float, np.ndarray]:
     return (values[0], gradients[0]) if finite else (-np.inf, np.zeros_like(point))
 
 
-def _scales(score: LogDensity, point: np.ndarray) -> np.ndarray:
+def scales(score: LogDensity, point: np.ndarray) -> np.ndarray:
     """Return about the sd of each parameter given the others, by differences of that length."""
     sds = FIRST_DIFFERENCE * (1 + np.abs(point)) / DIFFERENCE
     for _ in range(SCALE_ROUNDS):

@@ -16,6 +16,7 @@ from arviz_swiss.checking.statistics import (
 )
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.powers import TILTED
 
 WIDE = 3.0
 ALONE = 0.9
@@ -131,6 +132,16 @@ def find_disagreeing(evidence: Evidence) -> Iterator[Finding]:
     if disagreement.worst:
         furthest = brief([merged.labels[position] for position in disagreement.worst])
         signs.append(f"many batches are off, furthest {furthest}")
+    if merged.kind == TILTED:
+        yield Finding(
+            "disagree",
+            (),
+            f"the batches, each with the others' word as its prior, do not agree on the posterior"
+            f"{where} ({'; '.join(signs)}): the rounds have not settled, or the posterior is far "
+            "from Gaussian.",
+            "refine again, with more rounds= and draws=, or use fewer and larger batches.",
+        )
+        return
     yield Finding(
         "disagree",
         (),

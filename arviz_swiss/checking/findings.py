@@ -25,9 +25,12 @@ from arviz_swiss.merging.diagnostics import (
     doubt_kind,
 )
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.warn import advise_skewed, suggest_transforms
 
 SKEWED = 1.0
+# Of the posterior itself, beyond twice its error, where Gaussians stand for what batches know.
+SITE_SKEWED = 0.3
 # Expected errors in posterior sds: worth a sentence, and a finding.
 NOTED_ERROR = 0.2
 LARGE_ERROR = 0.5
@@ -91,7 +94,7 @@ def find_kind(evidence: Evidence) -> Iterator[Finding]:
     if kind_from == "guess":
         count = round(float(maps["stands_for"] * maps.sizes["batch"]))
         yield Finding("kind guessed", (), describe_guess(count), f"say what they are: {SAY_KIND}.")
-    if "q_fair" not in evidence.statistics:
+    if "q_fair" not in evidence.statistics or evidence.merged.kind == TILTED:
         return
     q, degrees = float(evidence.values("q_fair")), int(evidence.values("q_df"))
     scatter = q, degrees, evidence.merged.scatter
@@ -179,7 +182,7 @@ def find_refine(evidence: Evidence) -> Iterator[Finding]:
     if refinement.doubt is not None:
         flag, what, remedy = refinement.doubt
         yield Finding(flag, (), f"{what}.", f"{remedy[:1].lower()}{remedy[1:]}")
-    if not refinement.is_refined:
+    if not refinement.is_refined or evidence.merged.kind == TILTED:
         return
     first = float(refinement.steps[0])
     if first > FAR * max(_merge_error(evidence), LARGE_ERROR):
@@ -191,6 +194,24 @@ def find_refine(evidence: Evidence) -> Iterator[Finding]:
             "batches did not converge.",
             "compare the densities with the batches' draws"
             f"{', and certify the result' if evidence.merged.is_moved else ''}.",
+        )
+
+
+def find_skewed_sites(evidence: Evidence) -> Iterator[Finding]:
+    """Find parameters whose shape a Gaussian of each batch cannot stand for."""
+    sites = evidence.merged.groups.get(schema.SITES)
+    if sites is None or evidence.is_certified:
+        return
+    skewness, error = (sites[name].values for name in ("skewness", "skewness_error"))
+    beyond = np.abs(skewness) - 2 * error
+    for at in np.argsort(-beyond)[: int((beyond > SITE_SKEWED).sum())]:
+        yield Finding(
+            "skewed",
+            (),
+            f"the posterior of {evidence.merged.parameters[at]} is skewed where it is merged (by "
+            f"{skewness[at]:.1f}, {error[at]:.1f} by chance), and what batches know of it was "
+            "passed on as Gaussians: its mean can be trusted, its quantiles cannot.",
+            "use fewer and larger batches, or a prior that keeps it from its bound.",
         )
 
 
@@ -229,6 +250,7 @@ FINDERS: tuple[Finder, ...] = (
     find_skewed,
     find_expected_error,
     find_refine,
+    find_skewed_sites,
     find_prior_error,
     find_few_draws,
 )

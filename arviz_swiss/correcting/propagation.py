@@ -8,16 +8,17 @@ import xarray as xr
 
 from arviz_swiss.base.gaussian import Gaussian, permuted
 from arviz_swiss.correcting.densities import JointSpace
-from arviz_swiss.correcting.ep_rounds import Effort, Propagated, propagate
-from arviz_swiss.correcting.evaluation import Evaluate
-from arviz_swiss.correcting.rounds import with_rounds
+from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
+from arviz_swiss.correcting.evaluation import Evaluate, evaluating
+from arviz_swiss.correcting.rounds import Rounds, doubt_steps, with_rounds
 from arviz_swiss.correcting.tilted import Tilt, Tilted
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container, Groups
+from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import Doubt
 from arviz_swiss.merging.tilted import merge_tilted
-from arviz_swiss.parallel.progress import Bar
+from arviz_swiss.parallel.progress import progress
 
 # Chains of a batch, their warm-up, and draws that the scores of a batch need: beside those a
 # parameter, and at least.
@@ -47,43 +48,64 @@ def plan_effort(
     return Effort(chains, tune, int(np.ceil(each / chains)), rounds or ROUNDS, **given)
 
 
-def propagate_batches(
-    evaluate: Evaluate,
+def propagate_models(
+    models: Mapping[str, Any],
+    space: JointSpace,
     start: Gaussian,
-    shares: Mapping[str, float],
+    rows: Mapping[str, int] | None,
     effort: Effort,
+    *,
+    attrs: Mapping[str, Any],
+    executor: Any,
     rng: np.random.Generator,
-    bar: Bar,
-) -> Propagated:
-    """Run the rounds over batches that `evaluate` has; `shares` are those of the rows, by label."""
+    progressbar: bool,
+) -> Container:
+    """Sample the batches of these models in rounds, and merge the draws of the last one.
 
+    `start` are moments of the shared parameters to begin with, `rows` the number of each batch's,
+    where known, and `attrs` what all draws say of the run.
+    """
+    counts = rows or dict.fromkeys(models, 1)
+    shares = {label: counts[label] / sum(counts.values()) for label in models}
+    with (
+        progress(effort.rounds * len(models), "Refining", progressbar, unit="batch") as bar,
+        evaluating(models, space, executor, bar) as evaluate,
+    ):
+        propagated = propagate(_sampling(evaluate), start, shares, effort, rng, bar)
+        bar.finish()
+        written = evaluate(
+            {
+                label: [Written(tilted.shared, tilted.local)]
+                for label, tilted in propagated.tilted.items()
+            }
+        )
+    idatas = {}
+    for label, (groups,) in written.items():
+        own = _batch_attrs(label, shares[label], rows, space.axes)
+        idatas[label] = _container(groups, propagated.tilted[label], {**attrs, **own})
+    doubt = doubt_steps(Rounds(propagated.history, list(models)))
+    if doubt is not None:
+        warn(f"{doubt.what}. {doubt.remedy}")
+    return _merged(idatas, space, start, propagated, next(iter(models.values())), doubt)
+
+
+def _sampling(evaluate: Evaluate) -> SampleAll:
     def sample(tilts: Mapping[str, Tilt]) -> dict[str, Tilted]:
         answers = evaluate({label: [tilt] for label, tilt in tilts.items()})
         return {label: answer for label, (answer,) in answers.items()}
 
-    return propagate(sample, start, shares, effort, rng, bar)
+    return sample
 
 
-def merge_propagated(
-    evaluate: Evaluate,
+def _merged(
+    idatas: Mapping[str, Container],
     space: JointSpace,
     start: Gaussian,
     propagated: Propagated,
-    attrs: Mapping[str, Mapping[str, Any]],
     model: Any,
     doubt: Doubt | None,
 ) -> Container:
-    """Return the merged object of the last round's draws; `attrs` are of each batch's."""
-    written = evaluate(
-        {
-            label: [Written(tilted.shared, tilted.local)]
-            for label, tilted in propagated.tilted.items()
-        }
-    )
-    idatas = {
-        label: _container(groups, propagated.tilted[label], attrs[label])
-        for label, (groups,) in written.items()
-    }
+    """Return the merged object, with the rounds and the sites."""
     last = propagated.history[-1].moments
     merged = merge_tilted(idatas, space.parameters, last, propagated.sites, model)
     contents = containers.read(merged)
@@ -115,7 +137,9 @@ def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Cont
     )
 
 
-def batch_attrs(label: str, share: float, rows: int | None, local: Iterable[str]) -> dict[str, Any]:
+def _batch_attrs(
+    label: str, share: float, rows: Mapping[str, int] | None, local: Iterable[str]
+) -> dict[str, Any]:
     """Return what a tilted batch's draws say of themselves."""
     attrs = {
         schema.BATCH: label,
@@ -124,7 +148,7 @@ def batch_attrs(label: str, share: float, rows: int | None, local: Iterable[str]
         schema.PRIOR_POWER: 1.0,
         schema.LOCAL: ",".join(local),
     }
-    return attrs if rows is None else {**attrs, schema.SIZE: rows}
+    return attrs if rows is None else {**attrs, schema.SIZE: rows[label]}
 
 
 def _sites(propagated: Propagated, labels: Sequence[str], parameters: Sequence[str]) -> xr.Dataset:

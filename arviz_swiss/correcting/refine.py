@@ -206,7 +206,7 @@ def refine(
     local = opened.attrs.get(schema.LOCAL)
     matched = (one_model_a_batch if local else summed_densities)(opened, source)
     if local or has_local(opened, matched):
-        refined, doubt = refine_local(
+        return refine_local(
             opened,
             matched if local else one_model_a_batch(opened, source),
             draws=draws,
@@ -215,9 +215,6 @@ def refine(
             rng=generator(random_seed),
             progressbar=progressbar,
         )
-        if doubt is not None:
-            warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
-        return refined
     rounds = rounds or ROUNDS
     first = next(iter(matched.values()))
     space = opened.space(transforms, model or (first if is_model(first) else None))

@@ -37,12 +37,14 @@ class Probe(NamedTuple):
 class Checked(NamedTuple):
     """The parameters of the first batch, the names of those that each batch has its own of.
 
-    `models` are those of the batches, as far as they were built and kept.
+    `models` are those of the batches, as far as they were built and kept; `axes` are those of local
+    variables along which a batch's groups lie, but for missing outcomes.
     """
 
     first: structure.Structure
     local: tuple[str, ...]
     models: dict[str, pm.Model]
+    axes: dict[str, int]
 
 
 def build_probes(
@@ -91,6 +93,7 @@ def check_models(
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)
     first, local = probes[0].structure, probes[0].structure.imputed
+    axes: dict[str, int] = {}
     # the third probe is of no batch
     batches = zip(indices, probes[:2], strict=False)
     models = {label: probe.model for label, probe in batches} if keep else {}
@@ -101,6 +104,7 @@ def check_models(
         _, second, together = (probe.structure for probe in probes)
         local = structure.find_local(first, second, together)
         structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
+        axes = structure.local_axes(local, first, second)
         structure.check_same(first, second, local, probes[1].where)
         known = {probe.where: probe.structure for probe in probes[:2]}
         held = sum(map(_bytes, models.values()))
@@ -112,7 +116,7 @@ def check_models(
     temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
     if settings.kind == "full_prior":
         _check_prior(probes[0].model, local)
-    return Checked(first, local, models if _are_apart(models) else {})
+    return Checked(first, local, models if _are_apart(models) else {}, axes)
 
 
 def _later_models(

@@ -37,7 +37,9 @@ class ModelJointDensity:
         places = {name: place for place, name in enumerate(self.coordinates.parameters)}
         self.shared = np.array([places[name] for name in parameters], int)
         self.local = np.setdiff1d(np.arange(self.coordinates.size), self.shared)
-        self.families = _families(model, self.coordinates, local, axes, self.local)
+        self.families: Sequence[np.ndarray] = _families(
+            model, self.coordinates, local, axes, self.local
+        )
         self.start = self.coordinates.start[self.local]
 
     def __reduce__(self):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 from arviz_swiss.base.mode import NoMode, SeveralModes
 from arviz_swiss.correcting.evaluation import evaluating
@@ -13,6 +14,7 @@ from arviz_swiss.parallel import store
 from arviz_swiss.parallel.progress import progress
 from arviz_swiss.pymc.checking import Checked
 from arviz_swiss.pymc.coordinates import Coordinates
+from arviz_swiss.pymc.joint_pilot import pilot_by_rounds
 from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
 from arviz_swiss.pymc.whitened import have_met
@@ -32,12 +34,23 @@ def find_pilot(
     """Return the pilot, or None and why there is none."""
     if len(checked.models) < len(run.indices):
         return None, "the models of all batches could not be had side by side"
-    if settings.kind == "fractionated" and any(m.potentials for m in checked.models.values()):
+    if (
+        not checked.axes
+        and settings.kind == "fractionated"
+        and any(m.potentials for m in checked.models.values())
+    ):
         return None, "the model has Potentials, which are not raised to the power of the prior"
     if run.folder is not None:
         kept = store.read_result(run.folder, FILE, run.attrs)
         if kept is not None:
             return _from_dataset(kept[schema.PILOT]), ""
+    if checked.axes:
+        rows = list(map(len, run.indices.values()))
+        try:
+            pilot = _by_rounds(checked, sum(rows) / rows[0], run.seed, progressbar)
+        except NoMode as no_mode:
+            return None, str(no_mode)
+        return _saved(pilot, run), ""
     coordinates = Coordinates(checked.models["b0"])
     try:
         pilot = _by_gradients(run, checked.models, coordinates, executor, progressbar)
@@ -49,9 +62,20 @@ def find_pilot(
             pilot = _by_run(run, settings, checked, coordinates)
         except Exception as error:  # whatever sampling may raise
             return None, f"{no_mode}, and a run of batch b0 gave no Gaussian: {error}"
+    return _saved(pilot, run), ""
+
+
+def _saved(pilot: Pilot, run: Run) -> Pilot:
     if run.folder is not None:
         store.write_result(run.folder, FILE, {schema.PILOT: to_dataset(pilot)}, run.attrs)
-    return pilot, ""
+    return pilot
+
+
+def _by_rounds(checked: Checked, power: float, seed: int, progressbar: bool) -> Pilot:
+    with progress(1, "Pilot", progressbar, unit="batch") as bar, threadpool_limits(1):
+        pilot = pilot_by_rounds(checked.models["b0"], checked.axes, power, seed)
+        bar()
+    return pilot
 
 
 def to_dataset(pilot: Pilot) -> xr.Dataset:

@@ -39,14 +39,21 @@ COMPILING = "compiling before the first batch"
 class Sampled(NamedTuple):
     """The batches of a run by label, and their models as far as they were kept; b0's in any case.
 
-    `plain` says why there is no pilot although one was wanted.
+    `axes` are those of local variables along which a batch's groups lie; `plain` says why there is
+    no pilot although one was wanted.
     """
 
     run: Run
     idatas: dict[str, Any]
     models: dict[str, pm.Model]
+    axes: Mapping[str, int]
     pilot: Pilot | None = None
     plain: str = ""
+
+    @property
+    def is_propagated(self) -> bool:
+        """Whether batches are left to rounds of expectation propagation, with a pilot to begin."""
+        return bool(self.axes) and self.pilot is not None
 
 
 def run_batches(
@@ -77,7 +84,7 @@ def run_batches(
             run = add_models(run, [probe.model for probe in probes[:2]])
             idatas = finished_batches(run)
             if len(idatas) == len(run.indices) and not settings.whitened:
-                return Sampled(run, idatas, {"b0": probes[0].model})
+                return Sampled(run, idatas, {"b0": probes[0].model}, {})
             threads = executor is None and (_is_own(settings) or suits_threads(probes, settings))
             checked = check_models(
                 build,
@@ -92,11 +99,13 @@ def run_batches(
             begun = (
                 folder is None or bool(run.recorded) or store.create_settings(folder, run.settings)
             )
-    sampled = Sampled(run, idatas, {"b0": probes[0].model, **checked.models})
+    sampled = Sampled(run, idatas, {"b0": probes[0].model, **checked.models}, checked.axes)
     if settings.whitened:
         with clock("pilot"):
             pilot, plain = find_pilot(run, settings, checked, executor, progressbar)
         sampled = sampled._replace(pilot=pilot, plain=plain)
+    if sampled.is_propagated:
+        return sampled
     with clock("batches"):
         return _sample_missing(build, data, settings, checked, sampled, executor, progressbar)
 

@@ -1,6 +1,6 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,29 +11,21 @@ import xarray as xr
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.checking.report import report
-from arviz_swiss.correcting.certify import certify as certify_merged
-from arviz_swiss.correcting.evaluation import EvaluationFailed
-from arviz_swiss.correcting.refine import refine as refine_merged
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods.registry import find
-from arviz_swiss.parallel import executors, store
+from arviz_swiss.parallel import executors
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.partition import row_count
-from arviz_swiss.pymc.pilot_run import to_dataset
 from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
-from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
+from arviz_swiss.pymc.sizing import choose_sizes, examine
+from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
 
 # Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
 # and samplers of PyMC.
 OWN_CHAINS, NUTS_CHAINS = 8, 4
-OWN_VARIABLES = (
-    "batches have variables of their own ({}), over which the density of the shared ones is an "
-    "integral"
-)
 
 
 def sample(
@@ -175,7 +167,11 @@ def sample(
     random_seed = integer_seed(random_seed)
     with clock("plan"):
         examined = examine(build, data, groups, stratify)
-        chains = chains or (NUTS_CHAINS if nuts_sampler or examined.local else OWN_CHAINS)
+        own_chains = chains
+        whitened = not examined.local or (
+            examined.has_own and refine and method == "swiss" and not (kind or nuts_sampler)
+        )
+        chains = chains or (NUTS_CHAINS if nuts_sampler or not whitened else OWN_CHAINS)
         sizes = choose_sizes(
             row_count(data),
             examined.parameters,
@@ -189,8 +185,8 @@ def sample(
         kind=kind or examined.kind,
         draws=sizes.draws,
         chains=chains,
-        nuts_sampler=nuts_sampler or (fastest_sampler() if examined.local else None),
-        whitened=not examined.local,
+        nuts_sampler=nuts_sampler or (None if whitened else fastest_sampler()),
+        whitened=whitened,
     )
     sampled = run_batches(
         build,
@@ -203,11 +199,19 @@ def sample(
         progressbar=progressbar,
         clock=clock,
     )
-    skipped = _why_not_corrected(sampled, examined)
-    stages = {"refine": refine and not skipped, "certify": certify and not skipped}
-    result, failed = _correct(sampled, method, stages, executor, clock, progressbar)
+    skipped = _why_not_corrected(sampled)
+    wanted = Wanted(
+        method,
+        refine and not skipped,
+        certify and not skipped,
+        draws,
+        {"chains": own_chains, "tune": tune, **sample_kwargs},
+        executor,
+        progressbar,
+    )
+    result, failed = run_stages(sampled, wanted, clock)
     attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped or failed, **_asides(sampled)}
-    result = _with_group(result, schema.RUN, _run_group(clock, attrs))
+    result = with_group(result, schema.RUN, _run_group(clock, attrs))
     if progressbar:
         print(report(result))
     return result
@@ -224,114 +228,11 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
             check_count(name, value)
 
 
-def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:
+def _why_not_corrected(sampled: Sampled) -> str:
     """Return why the merge can be neither refined nor certified, if so."""
-    if examined.local:
-        return OWN_VARIABLES.format(", ".join(examined.local))
-    if len(sampled.models) < len(sampled.idatas):
+    if len(sampled.models) < len(sampled.run.indices):
         return "the models of all batches could not be had side by side"
     return ""
-
-
-def _correct(
-    sampled: Sampled,
-    method: str,
-    stages: Mapping[str, bool],
-    executor: Any,
-    clock: Clock,
-    progressbar: bool,
-) -> tuple[Container, str]:
-    """Merge, refine and certify, or go on from what the folder has of that.
-
-    Returns the result, and why a stage could not be done, if so.
-    """
-    wanted = [stage for stage, is_wanted in stages.items() if is_wanted]
-    run, options = sampled.run, {"executor": executor, "progressbar": progressbar}
-    attrs = {**run.attrs, "method": method, "draws": _fingerprint(sampled)}
-    result, done = _read_stage(run.folder, wanted, attrs)
-    if result is None:
-        with clock("merge"):
-            result = _merge(sampled, method)
-    functions: dict[str, Callable[..., Container]]
-    functions = {"refine": refine_merged, "certify": certify_merged}
-    for stage in wanted[done:]:
-        seed = _seed(run.seed, stage)
-        try:
-            with clock(stage):
-                result = functions[stage](result, sampled.models, random_seed=seed, **options)
-        except EvaluationFailed as error:  # what was sampled shall not be lost
-            return result, str(error)
-        if run.folder is not None:
-            through = {**attrs, "stages": _through(wanted, stage)}
-            store.write_result(run.folder, stage, containers.read(result).groups, through)
-    return result, ""
-
-
-def _through(stages: Sequence[str], last: str) -> str:
-    return ", ".join(stages[: stages.index(last) + 1])
-
-
-def _fingerprint(sampled: Sampled) -> str:
-    """Tell the draws of all batches: what was made of others is made anew."""
-    if sampled.run.folder is None:
-        return ""
-    posteriors = {k: containers.read(v).groups["posterior"] for k, v in sampled.idatas.items()}
-    return store.fingerprint({k: dict(v.drop_attrs().data_vars) for k, v in posteriors.items()})
-
-
-def _read_stage(
-    folder: Path | None, stages: Sequence[str], attrs: Mapping[str, Any]
-) -> tuple[Container | None, int]:
-    """Return the last result that a folder has, and how many of the stages it is through."""
-    for position in range(len(stages) - 1, -1, -1):
-        through = {**attrs, "stages": _through(stages, stages[position])}
-        kept = None if folder is None else store.read_result(folder, stages[position], through)
-        if kept is not None:
-            return containers.build(kept), position + 1
-    return None, 0
-
-
-def _merge(sampled: Sampled, method: str) -> Container:
-    seed = _seed(sampled.run.seed, "merge")
-    idatas = list(sampled.idatas.values())
-    merged = merge(
-        idatas,
-        model=sampled.models["b0"],
-        method=method,
-        covariance="corrected",  # for few draws
-        random_seed=seed,
-    )
-    if sampled.pilot is None:
-        return merged
-    merged = _with_left_out(merged, sampled.models["b0"])
-    maps = containers.read(merged).groups[schema.TRANSFORM]
-    parameters = maps["parameter"].values.astype(str).tolist()
-    if set(parameters) != set(sampled.pilot.parameters):
-        return merged
-    return _with_group(merged, schema.PILOT, to_dataset(sampled.pilot.ordered(parameters)))
-
-
-def _with_left_out(merged: Container, model: pm.Model) -> Container:
-    """Say which deterministics are not there: those of the rows of a batch."""
-    posterior = containers.read(merged).groups["posterior"]
-    names = [var.name for var in model.deterministics if var.name not in posterior]
-    told = [name for name in posterior.attrs.get(schema.LEFT_OUT, "").split(", ") if name]
-    if not set(names) - set(told):
-        return merged
-    attrs = {schema.LEFT_OUT: ", ".join(dict.fromkeys([*told, *names]))}
-    return _with_group(merged, "posterior", posterior.assign_attrs(attrs))
-
-
-def _seed(seed: int, stage: str) -> int:
-    """Return a seed of its own for a stage of the run."""
-    return int(np.random.SeedSequence([seed, *stage.encode()]).generate_state(1)[0])
-
-
-def _with_group(merged: Container, name: str, group: xr.Dataset) -> Container:
-    contents = containers.read(merged)
-    return containers.build(
-        {**contents.groups, name: group}, contents.container, containers.root_attrs(merged)
-    )
 
 
 def _run_group(clock: Clock, attrs: Mapping[str, str]) -> xr.Dataset:

@@ -87,12 +87,17 @@ class Examined(NamedTuple):
     """What some rows tell: the number of shared parameters, and variables of one batch alone.
 
     Parameters are unconstrained: a simplex of three values has two. `local` are all variables of
-    one batch; missing outcomes are among them, and are no reason for another `kind`.
+    one batch; it `has_own` if these are more than missing outcomes, which ask for no other `kind`.
     """
 
     parameters: int
     local: tuple[str, ...]
-    kind: str
+    has_own: bool
+
+    @property
+    def kind(self) -> str:
+        """What batches sample, unless the user says otherwise."""
+        return "fractionated" if self.has_own else "inflated"
 
 
 def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: Any) -> Examined:
@@ -109,4 +114,4 @@ def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: 
     start = start_of(probes[0].model)
     parameters = sum(values.size for name, values in start.items() if name not in local)
     has_own = any(name not in imputed for name in local)
-    return Examined(max(parameters, 1), local, "fractionated" if has_own else "inflated")
+    return Examined(max(parameters, 1), local, has_own)

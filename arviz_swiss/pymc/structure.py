@@ -87,6 +87,15 @@ def find_local(first: Structure, second: Structure, together: Structure) -> tupl
     return tuple(dict.fromkeys([*differing, *first.imputed, *second.imputed]))
 
 
+def local_axes(local: Sequence[str], first: Structure, second: Structure) -> dict[str, int]:
+    """Return along which axis of each local variable a batch's groups lie, the first if none tells.
+
+    Missing entries of observed data have no groups.
+    """
+    latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
+    return {name: (_differing(first, second, name) or [0])[0] for name in latent}
+
+
 def check_local(
     local: Sequence[str], first: Structure, second: Structure, *, kind: str, grouped: bool
 ) -> None:
