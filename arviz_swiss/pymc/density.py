@@ -49,6 +49,7 @@ class ModelDensity:
                 for variable in space.layout.variables
             }
         self._functions: dict[tuple, PointFunction] = {}
+        self._terms: PointFunction | None = None
 
     def __reduce__(self):
         """Pickle what it was made of: functions stay where they are."""
@@ -69,6 +70,17 @@ class ModelDensity:
     def grad_log_likelihood(self, x: np.ndarray) -> np.ndarray:
         """Return the gradient of the log likelihood: (points, parameters)."""
         return self.tempered(x, 1.0, 0.0)[1]
+
+    def likelihood_terms(self, x: np.ndarray) -> np.ndarray:
+        """Return the terms that the log likelihood is the sum of: (points, terms)."""
+        with LOCK:
+            if self._terms is None:
+                parts = _terms(self._model, self._inputs, self._space, "likelihood", self._local)
+                graph = pt.concatenate([part.ravel() for part in parts])
+                values = list(self._inputs.values())
+                self._terms = compile_points(_safe(graph), values, False)
+        (terms,) = self._terms(self._split(x))
+        return np.broadcast_to(terms, (len(x), terms.shape[-1]))
 
     def tempered(
         self, x: np.ndarray, power: float, prior_power: float
@@ -247,7 +259,24 @@ def _graph(
     term: str,
     local: Sequence[str],
 ) -> Variable:
-    """Return the log prior or log likelihood of one point, a scalar.
+    """Return the log prior or log likelihood of one point, a scalar."""
+    terms = _terms(model, inputs, space, term, local)
+    return _safe(pt.add(*map(pt.sum, terms), pt.constant(0.0)))
+
+
+def _safe(graph: Variable) -> Variable:
+    """Let a point outside have no density: of many points, it must not fail them all."""
+    return rewrite_graph(graph, include=(), custom_rewrite=_NO_DENSITY, clone=False)
+
+
+def _terms(
+    model: pm.Model,
+    inputs: Mapping[str, Variable],
+    space: MergeSpace,
+    term: str,
+    local: Sequence[str],
+) -> list[Any]:
+    """Return the log prior or log likelihood of one point, element by element of each variable.
 
     The density of `local` variables given the others is counted with the likelihood, and so is a
     Potential of them: both are the batch's own, and no power of the prior is theirs.
@@ -261,10 +290,12 @@ def _graph(
     transforms |= {rv: None for rv in model.observed_RVs}
     own = [rv for rv in model.free_RVs if rv.name in local]
     shared = [rv for rv in model.free_RVs if rv.name not in local]
-    terms = transformed_conditional_logp(
-        rvs=shared if term == "prior" else [*own, *model.observed_RVs],
-        rvs_to_values=values,
-        rvs_to_transforms=transforms,
+    terms = list(
+        transformed_conditional_logp(
+            rvs=shared if term == "prior" else [*own, *model.observed_RVs],
+            rvs_to_values=values,
+            rvs_to_transforms=transforms,
+        )
     )
     potentials = [
         each for each in model.potentials if bool(names_among(each, own)) == (term != "prior")
@@ -273,6 +304,4 @@ def _graph(
         terms += replace_rvs_by_values(
             potentials, rvs_to_values=values, rvs_to_transforms=transforms
         )
-    graph = pt.add(*map(pt.sum, terms), pt.constant(0.0))
-    # of many points, one outside must not fail them all
-    return rewrite_graph(graph, include=(), custom_rewrite=_NO_DENSITY, clone=False)
+    return terms

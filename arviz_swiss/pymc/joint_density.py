@@ -50,10 +50,23 @@ class ModelJointDensity:
         self, shared: np.ndarray, local: np.ndarray, prior_power: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return log densities (points,), and gradients by shared and by local variables."""
+        values, gradients = self._density.tempered(self._points(shared, local), 1.0, prior_power)
+        return values, gradients[:, self.shared], gradients[:, self.local]
+
+    def terms(self, shared: np.ndarray, local: np.ndarray) -> np.ndarray:
+        """Return the log terms of local variables' prior and of rows, (points, terms)."""
+        return self._density.likelihood_terms(self._points(shared, local))
+
+    def log_prior(self, shared: np.ndarray, local: np.ndarray | None = None) -> np.ndarray:
+        """Return the log prior of shared variables, (points,), which asks for no local ones."""
+        if local is None:
+            local = np.broadcast_to(self.start, (len(shared), self.start.size))
+        return self._density.log_prior(self._points(shared, local))
+
+    def _points(self, shared: np.ndarray, local: np.ndarray) -> np.ndarray:
         points = np.empty((len(shared), self.coordinates.size))
         points[:, self.shared], points[:, self.local] = shared, local
-        values, gradients = self._density.tempered(points, 1.0, prior_power)
-        return values, gradients[:, self.shared], gradients[:, self.local]
+        return points
 
     def to_groups(self, shared: np.ndarray, local: np.ndarray) -> Groups:
         """Return draws (chain, draw, ...) as the model's variables, and the model's data."""

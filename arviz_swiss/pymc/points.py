@@ -35,7 +35,7 @@ LARGE = 20
 
 
 class PointFunction:
-    """The scalar graph of one point as a function of many: its values, or its gradients too.
+    """The graph of one point as a function of many: its values, or, of a scalar, gradients too.
 
     Whatever depends on data alone is computed once. Threads may call it at the same time.
     """
@@ -45,7 +45,7 @@ class PointFunction:
         self._folded = shared.fold(*arrays)
 
     def __call__(self, points: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the values, (points,), then the gradients if there are any, one an input."""
+        """Return the values, points first, then the gradients if there are any, one an input."""
         function = self._shared.take()
         try:
             return function(*points, *self._folded)
