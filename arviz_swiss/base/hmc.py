@@ -114,7 +114,8 @@ def _move(
     momenta = rng.standard_normal(state.points.shape)
     before = (momenta**2).sum(axis=1) / 2 - state.values
     end, momenta = _follow(log_density, state, momenta, step_size, steps)
-    energy = (momenta**2).sum(axis=1) / 2 - end.values
+    with np.errstate(over="ignore", invalid="ignore"):
+        energy = (momenta**2).sum(axis=1) / 2 - end.values
     # from no density there is no way back
     error = np.where(np.isfinite(energy), energy - before, np.inf)
     acceptance = np.exp(-np.maximum(error, 0.0))

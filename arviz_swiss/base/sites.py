@@ -14,7 +14,9 @@ from scipy.linalg import eigh, solve_triangular
 # the others when a site is taken out; beyond, steps are made shorter by a factor. Where the others
 # have less already, as of an effect that one batch alone can tell, they may lose half of it.
 LEAST, MOST, LEAST_CAVITY = 0.2, 5.0, 0.02
-SHORTER, SHORTEST = 0.7, 1e-4
+SHORTER, SHORTEST = 0.7, 1e-12
+# Singular values of a regression that are less than this, by the largest, are rounding.
+COLLINEAR = 1e-10
 
 
 class Site(NamedTuple):
@@ -80,7 +82,7 @@ def site_change(
             f"{count} draws are too few for a regression on {design.shape[1]} columns, of {size} "
             "shared parameters and their control variates: draw more."
         )
-    weights = np.linalg.pinv(design)
+    weights = np.linalg.pinv(design, COLLINEAR)
     residuals = scores + white
     coefficients = weights @ residuals
     noise = residuals - design @ coefficients

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from conjugate_batch import BATCHES, full_pilot, gaussian, linear
+from scipy.stats import norm
 
 from arviz_swiss.base.effective import effective_sizes
 from arviz_swiss.pymc.pilot import Pilot
@@ -77,3 +78,20 @@ def test_a_pilot_of_other_parameters_is_refused():
     pilot = full_pilot()._replace(parameters=("beta[a]", "beta[b]", "beta[z]"))
     with pytest.raises(ValueError, match="pilot's parameters are not those of the batch"):
         sample_whitened(linear(), pilot, Powers(1.0, 1.0), **SETTINGS)
+
+
+def test_chains_turn_back_where_a_parameter_is_not_allowed():
+    edge = -2.4
+    with pm.Model() as model:
+        theta = pm.Normal("theta")
+        # no sd beyond the edge: PyMC's check of it must not fail the other chains
+        pm.Normal("y", 0.0, pm.math.switch(theta > edge, 1.0, -1.0), observed=[0.3])
+    pilot = Pilot(("theta",), np.zeros(1), np.eye(1), "Laplace")
+    groups = sample_whitened(model, pilot, Powers(1.0, 1.0), **SETTINGS)
+    assert groups["sample_stats"]["diverging"].any(), "no trajectory left the support"
+    draws = groups["posterior"]["theta"].values
+    assert draws.min() > edge
+    # a normal variable without what lies beyond
+    expected = norm.pdf(edge) / norm.sf(edge)
+    error = draws.std() / np.sqrt(effective_sizes(draws[..., None])[0])
+    assert abs(draws.mean() - expected) < 4.5 * error
