@@ -1,9 +1,9 @@
 r"""Integrals over local variables, group by group, by importance sampling around their modes.
 
 Given the shared variables, groups are independent, and what all data say of these is a product of
-one-group integrals :math:`\int f_g(\theta, \alpha_g) d\alpha_g`. With :math:`\phi_g` the Gaussian at
-the mode, as wide as the curvature says, and draws of a distribution :math:`q_g` alike but for its
-heavier tails, each is the mean of :math:`f_g / q_g` over that of :math:`\phi_g / q_g`, whose
+one-group integrals :math:`\int f_g(\theta, \alpha_g) d\alpha_g`. With :math:`\phi_g` the Gaussian
+at the mode, as wide as the curvature says, and draws of a distribution :math:`q_g` alike but for
+its heavier tails, each is the mean of :math:`f_g / q_g` over that of :math:`\phi_g / q_g`, whose
 expectation is one. The quotient is exact where :math:`f_g` is Gaussian in the local variables.
 """
 

@@ -64,16 +64,17 @@ def site_change(
     white: np.ndarray,
     scores: np.ndarray,
     controls: np.ndarray,
-    directions: np.ndarray,
     worth: float = 1.0,
+    directions: np.ndarray | None = None,
 ) -> Change:
     r"""Regress scores of a batch's tilted distribution on its draws in white coordinates.
 
     The tilted distribution is standard normal, with scores :math:`-z`, if the site is right. With
     :math:`s + z = c + M z + \epsilon` the site's shift grows by c and its precision by -M. Scores
     may be those of z given further variables of the batch, which Fisher's identity makes unbiased.
-    `controls` are of mean zero given z; along unit vectors, the rows of `directions`, scores that
-    bend tell the skewness; `worth` is the share of independent draws.
+    `controls` (draws, columns) are of mean zero given z; `worth` is the share of independent draws;
+    scores that bend along unit vectors, the rows of `directions`, tell the skewness there, by
+    default that of each white coordinate.
     """
     count, size = white.shape
     design = np.column_stack([np.ones(count), white, controls])
@@ -90,6 +91,7 @@ def site_change(
     pulled = weights[0][:, None] * noise
     along = weights[1 : 1 + size].T
     outer = np.sum(along**2, axis=1) * np.sum(noise**2, axis=1) + np.sum(along * noise, axis=1) ** 2
+    directions = np.eye(size) if directions is None else directions
     bends = (white @ directions.T) ** 2
     bends = bends - design @ (weights @ bends)
     squares, left = np.sum(bends**2, axis=0), noise @ directions.T

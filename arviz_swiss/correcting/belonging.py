@@ -24,17 +24,6 @@ def check_all_there(opened: Merged) -> None:
         )
 
 
-def check_shared(opened: Merged) -> None:
-    """Refuse batches with latent variables of their own, and merges without some batches."""
-    check_all_there(opened)
-    if local := opened.attrs.get(schema.LOCAL):
-        raise ValueError(
-            f"the batches have latent variables of their own ({local}). The full posterior's "
-            "density of the shared parameters is an integral over all of them, which the batches' "
-            "densities do not give: such a merge cannot be refined or certified."
-        )
-
-
 def advice(opened: Merged, is_built: bool = False) -> str:
     """Say how to give the densities of the batches' own rows; otherwise than by building them."""
     if is_built:

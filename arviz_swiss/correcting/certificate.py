@@ -1,6 +1,6 @@
 """The certificate of a merge: weights of its draws against the full posterior, and a verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +61,8 @@ class Evidence(NamedTuple):
 
     `weighed` of `draws` merged draws have weights, worth `effective` equal ones; `sampling_error`
     is that part of the errors of `change` which more weights would not lower; `doubt` is what
-    speaks against the densities; `bounded` are parameters with edges that draws were moved over.
+    speaks against the densities; `bounded` are parameters with edges that draws were moved over,
+    `skewed` those whose skewness Gaussians of the batches could not pass on.
     The merge was `refined`; `undone` if that led away.
     """
 
@@ -74,6 +75,7 @@ class Evidence(NamedTuple):
     overlap_error: float
     doubt: str
     bounded: Sequence[str]
+    skewed: Sequence[str]
     refined: bool
     undone: bool
     method: str
@@ -87,9 +89,24 @@ def build_certificate(
     rng: np.random.Generator,
 ) -> xr.Dataset:
     """Return the group `swiss_certificate`; `rng` is for the noise of what the weights change."""
-    weighed = _weigh(thinned, logs)
     edge = _edges(opened, thinned, logs)
     provenance = _provenance(opened, thinned, logs, edge)
+    weighed = _weigh(thinned, logs)
+    beside = weigh_pilot(pilot, logs.beside)
+    return write_certificate(opened, thinned, weighed, provenance, beside, rng, edge)
+
+
+def write_certificate(
+    opened: Merged,
+    thinned: Thinned,
+    weighed: Weighed,
+    provenance: Provenance,
+    beside: Mapping[str, tuple[Any, Any]],
+    rng: np.random.Generator,
+    edge: np.ndarray | None = None,
+    skewed: Sequence[str] = (),
+) -> xr.Dataset:
+    """Return the group `swiss_certificate` of weights; `beside` are further variables of it."""
     refinement = opened.refinement
     errors = _sampling_errors(opened) if refinement.is_refined else (0.0, 0.0)
     change = weights.change_by(
@@ -108,13 +125,13 @@ def build_certificate(
         sampling_error=max(errors),
         overlap_error=weighed.overlap_error,
         doubt=provenance.doubt,
-        bounded=opened.parameters[edge].tolist(),
+        bounded=[] if edge is None else opened.parameters[edge].tolist(),
+        skewed=skewed,
         refined=refinement.is_refined,
         undone=bool(refinement.undone),
         method=opened.method,
     )
-    columns = _columns(opened, thinned, weighed, provenance, evidence)
-    columns |= weigh_pilot(pilot, logs.beside)
+    columns = {**_columns(opened, thinned, weighed, provenance, evidence), **beside}
     dataset = _dataset(opened, thinned, columns)
     return dataset.assign_attrs(judge(evidence)._asdict())
 
@@ -183,16 +200,20 @@ def _weigh(thinned: Thinned, logs: LogDensities) -> Weighed:
     ratios = logs.full - mixture.log_density
     if np.isfinite(ratios).any():
         ratios -= logsumexp(ratios) - np.log(ratios.size)
-    by_batch = []
-    for position, own in enumerate(logs.batches):
-        mine = thinned.owners == position
-        enough = mine.sum() >= FEWEST
-        # elsewhere both may be minus infinity
-        alone = logs.full[mine] - own[mine]
-        by_batch.append(statistics.pareto_smoothed(alone)[1] if enough else np.nan)
+    # of each batch's own draws: elsewhere both may be minus infinity
+    by_batch = [
+        batch_khat(logs.full[thinned.owners == at] - own[thinned.owners == at])
+        for at, own in enumerate(logs.batches)
+    ]
     log_weights, khat = statistics.pareto_smoothed(ratios)
     error = weights.mixture_error(mixture, np.exp(log_weights))
     return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
+
+
+def batch_khat(log_ratios: np.ndarray) -> float:
+    """Return k-hat of one batch's draws, NaN where they are too few."""
+    enough = log_ratios.size >= FEWEST
+    return statistics.pareto_smoothed(log_ratios)[1] if enough else np.nan
 
 
 def _edges(opened: Merged, thinned: Thinned, logs: LogDensities) -> np.ndarray:
@@ -264,6 +285,13 @@ def judge(evidence: Evidence) -> Verdict:
             f"{change}, but refining led away from the posterior and was undone, as where tails "
             "are heavy",
             "trust no quantiles beyond 10% and 90%, or merge fewer and larger batches",
+        )
+    if evidence.skewed and not moved and evidence.khat <= USABLE_KHAT:
+        return Verdict(
+            USABLE,
+            f"{change}, but {', '.join(evidence.skewed)} is skewed, which the draws show less than "
+            "the posterior does: trust its mean and sd, not its shape",
+            "resample to use the weights, or use fewer and larger batches",
         )
     if not moved and evidence.effective > ALL * evidence.weighed:
         return Verdict(CERTIFIED, change, "")

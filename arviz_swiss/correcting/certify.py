@@ -6,23 +6,30 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from arviz_swiss.base import weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
-from arviz_swiss.correcting.belonging import check_shared
+from arviz_swiss.correcting.belonging import check_all_there
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
-from arviz_swiss.correcting.densities import Source, batch_densities, space_for_models
+from arviz_swiss.correcting.certify_local import certify_tilted
+from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities, space_for_models
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
 from arviz_swiss.correcting.pilot import draw_pilot
+from arviz_swiss.correcting.refine_local import local_axes, only_models
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
+from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import read_certificate
 from arviz_swiss.parallel.progress import progress
+
+# How many draws are weighed: fewer where each weight is an integral over the batches' own variables.
+DRAWS, LOCAL_DRAWS = 1000, 300
 
 
 def certify(
@@ -33,7 +40,7 @@ def certify(
     data: Any = None,
     groups: Any = None,
     stratify: Any = None,
-    draws: int = 1000,
+    draws: int | None = None,
     executor: Any = None,
     random_seed: int | np.random.Generator | None = None,
     group: str = "posterior",
@@ -54,8 +61,9 @@ def certify(
         from, which a density of all the data does not tell.
     build, data, groups, stratify : optional
         Instead of `densities`, as in `refine`.
-    draws : int, default 1000
-        About how many merged draws to weigh, spread evenly over all chains.
+    draws : int, optional
+        About how many merged draws to weigh, spread evenly over all chains; by default 1000, or
+        300 where batches have variables of their own, over which each weight is an integral.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         As in `refine`.
     random_seed : int or Generator, optional
@@ -154,13 +162,36 @@ def certify(
     'certified'
     """
     opened = open_merged(merged, group)
-    check_shared(opened)
+    check_all_there(opened)
     opened.require_moved(
         'their density is not known, so they cannot be certified. Merge with method="swiss".'
     )
-    check_count("draws", draws, FEWEST)
+    if draws is not None:
+        check_count("draws", draws, FEWEST)
     matched = batch_densities(opened, Source(densities, build, data, groups, stratify))
     rng = generator(random_seed)
+    options = {"executor": executor, "rng": rng, "progressbar": progressbar}
+    if opened.attrs.get(schema.LOCAL):
+        certificate = _certify_local(opened, matched, draws or LOCAL_DRAWS, **options)
+    else:
+        certificate = _certify_shared(opened, matched, draws or DRAWS, **options)
+    result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
+    record = read_certificate(result)
+    if record is not None and not record.is_certified:
+        warnings.warn(record.describe(), MergeWarning, stacklevel=2)
+    return containers.build(result, opened.container, containers.root_attrs(merged))
+
+
+def _certify_shared(
+    opened: Merged,
+    matched: Mapping[str, Any],
+    draws: int,
+    *,
+    executor: Any,
+    rng: np.random.Generator,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Return the certificate of a merge by the batches' densities."""
     thinned = _thin(opened, draws, rng)
     both = (opened.maps[name].values.tolist() for name in ("power", "prior_power"))
     powers = dict(zip(opened.labels, zip(*both, strict=True), strict=True))
@@ -180,12 +211,34 @@ def certify(
             beside=pilot.points,
         )
     _check_own(opened.labels, logs.batches, thinned.owners)
-    certificate = build_certificate(opened, thinned, logs, pilot, rng)
-    result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
-    record = read_certificate(result)
-    if record is not None and not record.is_certified:
-        warnings.warn(record.describe(), MergeWarning, stacklevel=2)
-    return containers.build(result, opened.container, containers.root_attrs(merged))
+    return build_certificate(opened, thinned, logs, pilot, rng)
+
+
+def _certify_local(
+    opened: Merged,
+    matched: Mapping[str, Any],
+    draws: int,
+    *,
+    executor: Any,
+    rng: np.random.Generator,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Return the certificate of a merge whose batches have variables of their own."""
+    if opened.kind != TILTED:
+        raise ValueError(
+            f"the batches have variables of their own ({opened.attrs[schema.LOCAL]}), and what "
+            "they say of the shared ones by themselves is far from the full posterior. Refine the "
+            "merge first: refine(merged, models)."
+        )
+    models = only_models(opened, matched)
+    first = next(iter(models.values()))
+    space = JointSpace(tuple(opened.parameters.tolist()), local_axes(opened, first))
+    thinned = _thin(opened, draws, rng)
+    with (
+        progress(len(models), "Certifying", progressbar) as bar,
+        evaluating(models, space, executor, bar) as evaluate,
+    ):
+        return certify_tilted(opened, evaluate, thinned, rng)
 
 
 def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:

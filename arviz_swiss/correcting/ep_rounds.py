@@ -34,10 +34,11 @@ class Effort(NamedTuple):
 class Propagated(NamedTuple):
     """The rounds, draws of the last one, and the sites after it in coordinates white by it.
 
-    `skewness` is what all sites together make of each parameter's, with its error.
+    `tilts` are what the batches were told in the last round; `skewness` is what all sites together make of each parameter's, with its error.
     """
 
     history: list[Round]
+    tilts: dict[str, Tilt]
     tilted: dict[str, Tilted]
     factor: np.ndarray
     sites: dict[str, Site]
@@ -97,6 +98,7 @@ def propagate(
         draws = _next_draws(history, draws, effort.draws)
     return Propagated(
         history,
+        tilts,
         tilted,
         factor,
         sites,

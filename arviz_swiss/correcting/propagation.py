@@ -152,22 +152,25 @@ def _batch_attrs(
 
 
 def _sites(propagated: Propagated, labels: Sequence[str], parameters: Sequence[str]) -> xr.Dataset:
-    """Return the group of sites, in the coordinates of the parameters."""
+    """Return the group of sites and cavities, in the coordinates of the parameters."""
     back = np.linalg.inv(propagated.factor)
     sites = [propagated.sites[label] for label in labels]
-    square = ("parameter", "parameter_bis")
+    tilts = [propagated.tilts[label] for label in labels]
+    before = np.linalg.inv(tilts[0].factor)
+    cavities = [np.eye(len(before)) - tilt.site.precision for tilt in tilts]
+    square, by_batch = ("parameter", "parameter_bis"), ("batch", "parameter")
     meanings = schema.VARIABLES[schema.SITES]
-    data = {
+    data: dict[str, tuple[Any, Any]] = {
         "precision": (("batch", *square), [back.T @ site.precision @ back for site in sites]),
-        "shift": (("batch", "parameter"), [back.T @ site.shift for site in sites]),
+        "shift": (by_batch, [back.T @ site.shift for site in sites]),
+        "cavity_mean": ("parameter", tilts[0].mean),
+        "cavity_precision": (("batch", *square), [before.T @ each @ before for each in cavities]),
+        "cavity_shift": (by_batch, [-before.T @ tilt.site.shift for tilt in tilts]),
         "skewness": ("parameter", propagated.skewness),
         "skewness_error": ("parameter", propagated.skewness_error),
     }
     coords = {"batch": list(labels), **{dim: list(parameters) for dim in square}}
     return xr.Dataset(
-        {
-            name: (dims, np.array(values), {"description": meanings[name]})
-            for name, (dims, values) in data.items()
-        },
+        {k: (dims, np.array(v), {"description": meanings[k]}) for k, (dims, v) in data.items()},
         coords,
     )

@@ -36,7 +36,7 @@ def refine_local(
     own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
     return propagate_models(
         models,
-        JointSpace(parameters, _axes(opened, first)),
+        JointSpace(parameters, local_axes(opened, first)),
         start,
         _rows(opened),
         plan_effort(len(parameters), len(models), draws, rounds),
@@ -53,7 +53,7 @@ def _start(opened: Merged, model: Any) -> tuple[tuple[str, ...], Gaussian]:
     return parameters, gaussian(rows.mean(axis=0), np.atleast_2d(np.cov(rows.T)))
 
 
-def _axes(opened: Merged, model: Any) -> dict[str, int]:
+def local_axes(opened: Merged, model: Any) -> dict[str, int]:
     """Return along which axis of each local variable a batch's groups lie."""
     moved = opened.groups.get(schema.LOCAL_MAPS, {})
     axes = dict.fromkeys(local_names(model, opened.names), 0)
@@ -72,12 +72,17 @@ def _rows(opened: Merged) -> dict[str, int] | None:
 
 
 def one_model_a_batch(opened: Merged, source: Source) -> dict[str, Any]:
-    """Return one PyMC model a batch; refuse other densities, which know no local variables."""
-    densities = batch_densities(opened, source)
+    """Return the PyMC model of each batch."""
+    return only_models(opened, batch_densities(opened, source))
+
+
+def only_models(opened: Merged, densities: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse densities other than PyMC models, which know no local variables."""
     for label, density in densities.items():
         if not is_model(density):
             raise TypeError(
                 f'batch "{label}": its variables {opened.attrs.get(schema.LOCAL, "")} are its own, '
-                "and must be sampled anew. Pass the PyMC model of each batch, or build= and data=."
+                "and a density of the shared ones does not tell them. Pass the PyMC model of each "
+                "batch, or build= and data=."
             )
-    return densities
+    return dict(densities)

@@ -147,4 +147,4 @@ def _change(
     draws, gradients = (each.reshape(-1, each.shape[-1]) for each in (draws, gradients))
     controls = control_variates(draws[:, size:], gradients[:, size:], families)
     directions = factor / np.linalg.norm(factor, axis=1, keepdims=True)
-    return site_change(draws[:, :size], gradients[:, :size], controls, directions, worth)
+    return site_change(draws[:, :size], gradients[:, :size], controls, worth, directions)

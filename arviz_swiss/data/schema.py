@@ -229,6 +229,9 @@ VARIABLES = {
         "precision": "Precision of the Gaussian factor that stands for the batch; all sum up to "
         "the pooled one.",
         "shift": "That precision times the factor's mean, seen from the pooled mean: sums to zero.",
+        "cavity_mean": "Pooled mean when the batches were sampled last.",
+        "cavity_precision": "Precision of what the others said of the parameters to each batch.",
+        "cavity_shift": "That precision times its mean, seen from `cavity_mean`.",
         "skewness": "What the batches' scores tell of the skewness of each parameter.",
         "skewness_error": "Monte Carlo error of that.",
     },
@@ -258,6 +261,8 @@ VARIABLES = {
         "covariance_change": "largest relative change of an sd by the weights, in any direction",
         "covariance_error": "what Monte Carlo error alone makes of that change, in 1 of 20 cases",
         "overlap_error": "error of the log weights from how little the batches overlap",
+        "group_khat": "largest Pareto k-hat of a batch's integrals over the variables of one group",
+        "integral_noise": "root mean square noise that the integrals leave in the log weights",
         "pilot_khat": "Pareto k-hat of draws of the pilot's Gaussian alone, if there is one",
         "pilot_effective_size": "equally weighted draws that these are worth",
         "pilot_draws": "how many of them were weighed",

@@ -105,3 +105,10 @@ def unconstrained_rows(
     from arviz_swiss.pymc.coordinates import unconstrained_rows as rows_of
 
     return rows_of(model, draws, names)
+
+
+def group_terms(density: Any, label: str) -> Any:
+    """Return the log density of a batch's model apart by its groups."""
+    from arviz_swiss.pymc.group_terms import GroupTerms
+
+    return GroupTerms(density, label)

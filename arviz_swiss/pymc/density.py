@@ -78,7 +78,7 @@ class ModelDensity:
                 parts = _terms(self._model, self._inputs, self._space, "likelihood", self._local)
                 graph = pt.concatenate([part.ravel() for part in parts])
                 values = list(self._inputs.values())
-                self._terms = compile_points(_safe(graph), values, False)
+                self._terms = function_of_points(_safe(graph), values, False)
         (terms,) = self._terms(self._split(x))
         return np.broadcast_to(terms, (len(x), terms.shape[-1]))
 

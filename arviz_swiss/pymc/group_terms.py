@@ -1,5 +1,7 @@
 """A batch's log density apart by groups of local variables, from its PyMC model."""
 
+from typing import Any
+
 import numpy as np
 
 from arviz_swiss.pymc.joint_density import ModelJointDensity
@@ -87,7 +89,8 @@ def _owners(density: ModelJointDensity, label: str) -> np.ndarray:
 def _changes(density: ModelJointDensity, moved: np.ndarray, label: str) -> np.ndarray:
     """Tell which terms change when local variables are moved: (moves, terms)."""
     rng = np.random.default_rng(0)
-    changes, known = False, False
+    changes: Any = False
+    known: Any = False
     for _ in range(PROBES):
         base, ends = PROBE_DISTANCE * rng.standard_normal((2, density.start.size))
         shared = density.coordinates.start[density.shared]
