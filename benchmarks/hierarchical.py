@@ -266,8 +266,8 @@ def measure_growth(batches, quick):
     problem, name = HIERARCHIES["intercepts"], "intercepts"
     with tempfile.TemporaryDirectory() as folder:
 
-        def seconds(way, groups, **settings):
-            data = fresh.write_data(problem, (groups, ROWS), folder)
+        def seconds(way, count, **settings):
+            data = fresh.write_data(problem, (count, ROWS), folder)
             return fresh.run(
                 way, name, data, Path(folder) / "caches", random_seed=0, **settings
             ).cpu
@@ -275,8 +275,8 @@ def measure_growth(batches, quick):
         base = seconds("imports", 10)
         settings = {"groups": "site"} | ({"batches": batches} if batches else {})
         by_groups = {
-            groups: seconds("divided", groups, **settings)
-            for groups in (QUICK_GROUPS if quick else GROUPS)
+            count: seconds("divided", count, **settings)
+            for count in (QUICK_GROUPS if quick else GROUPS)
         }
     print(f"imports alone: {base:.1f} CPU s")
     many = f"{batches} batches" if batches else "batches by rule"
