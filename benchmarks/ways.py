@@ -12,6 +12,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+from hierarchies import HIERARCHIES
 from problems import PROBLEMS
 
 DRAWS = 4000
@@ -30,7 +31,7 @@ def whole(problem, data, random_seed, **settings):
     arguments = {"nuts_sampler": "nutpie", "chains": 2, "cores": 2, "draws": 1000, "tune": 1000}
     with problem.build(data):
         found = pm.sample(**arguments | settings, random_seed=random_seed, progressbar=False)
-    return Found(stack(found.posterior, problem.names), {})
+    return Found(stack(found.posterior, problem.names), columns_of(found.posterior, problem.names))
 
 
 def default(problem, data, random_seed):
@@ -51,14 +52,17 @@ def divided(problem, data, random_seed, **settings):
         problem.build, data, random_seed=random_seed, progressbar=False, **settings
     )
     groups = containers.read(merged).groups
-    return Found(stack(groups["posterior"], problem.names), facts_of(groups))
+    facts = facts_of(groups) | columns_of(groups["posterior"], problem.names)
+    return Found(stack(groups["posterior"], problem.names), facts)
 
 
 def facts_of(groups):
     """Return the verdict of the certificate, the seconds of each stage, and the pilot's moments."""
     facts = {}
     if (certificate := groups.get("swiss_certificate")) is not None:
-        facts |= {"khat": float(certificate["khat"]), "verdict": certificate.attrs["status"]}
+        facts["verdict"] = certificate.attrs["status"]
+        if "khat" in certificate:
+            facts["khat"] = float(certificate["khat"])
     if (run := groups.get("swiss_run")) is not None:
         for name in ("seconds", "cpu_seconds"):
             series = run[name].to_series()
@@ -135,9 +139,16 @@ def imports(problem, data, random_seed):
 
 
 def stack(posterior, names):
-    """Return the draws of some variables by (chain, draw, parameter)."""
-    arrays = [np.asarray(posterior[name].values) for name in names]
+    """Return the draws of some variables by (chain, draw, parameter), groups in order."""
+    # of a merge, groups stand batch by batch
+    ordered = (posterior[name].transpose("chain", "draw", ...) for name in names)
+    arrays = [np.asarray(each.sortby([d for d in each.dims if d == "site"])) for each in ordered]
     return np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=-1)
+
+
+def columns_of(posterior, names):
+    """Return how many columns of the stacked draws each variable has."""
+    return {"columns": {name: int(posterior[name][0, 0].size) for name in names}}
 
 
 WAYS = {way.__name__: way for way in (whole, default, divided, advi, pathfinder, laplace, imports)}
@@ -146,7 +157,7 @@ WAYS = {way.__name__: way for way in (whole, default, divided, advi, pathfinder,
 def main(way, problem, data, output, settings):
     with np.load(data) as file:
         arrays = dict(file)
-    found = WAYS[way](PROBLEMS[problem], arrays, **json.loads(settings))
+    found = WAYS[way]((PROBLEMS | HIERARCHIES)[problem], arrays, **json.loads(settings))
     weights = {} if found.log_weights is None else {"log_weights": found.log_weights}
     np.savez(output, draws=found.draws, facts=json.dumps(found.facts), **weights)
 
