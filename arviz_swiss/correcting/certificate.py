@@ -276,6 +276,13 @@ def judge(evidence: Evidence) -> Verdict:
             "the merged posterior is not the full one, or its tails are too thin",
             f"{more} fewer and larger batches",
         )
+    if evidence.skewed and not moved and evidence.khat <= USABLE_KHAT:
+        return Verdict(
+            USABLE,
+            f"{change}, but {', '.join(evidence.skewed)} is skewed, which the draws show less than "
+            "the posterior does: trust its mean and sd, not its shape",
+            "resample to use the weights, or use fewer and larger batches",
+        )
     if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
         return _too_few(evidence)
     if evidence.undone and not moved:
@@ -285,13 +292,6 @@ def judge(evidence: Evidence) -> Verdict:
             f"{change}, but refining led away from the posterior and was undone, as where tails "
             "are heavy",
             "trust no quantiles beyond 10% and 90%, or merge fewer and larger batches",
-        )
-    if evidence.skewed and not moved and evidence.khat <= USABLE_KHAT:
-        return Verdict(
-            USABLE,
-            f"{change}, but {', '.join(evidence.skewed)} is skewed, which the draws show less than "
-            "the posterior does: trust its mean and sd, not its shape",
-            "resample to use the weights, or use fewer and larger batches",
         )
     if not moved and evidence.effective > ALL * evidence.weighed:
         return Verdict(CERTIFIED, change, "")

@@ -28,7 +28,7 @@ from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import read_certificate
 from arviz_swiss.parallel.progress import progress
 
-# How many draws are weighed: fewer where each weight is an integral over the batches' own variables.
+# How many draws are weighed: fewer where each weight is an integral over a batch's own variables.
 DRAWS, LOCAL_DRAWS = 1000, 300
 
 

@@ -66,7 +66,7 @@ def _weigh(
     """Return the weights, and the noise that the integrals leave in their logs."""
     first = answers[opened.labels[0]]
     full = first.merged_prior + sum(answer.merged.values for answer in answers.values())
-    variance = sum(answer.merged.noise**2 for answer in answers.values())
+    variance = np.sum([answer.merged.noise**2 for answer in answers.values()], axis=0)
     ratios, khats = np.empty(len(full)), []
     for at, label in enumerate(opened.labels):
         mine, answer = thinned.owners == at, answers[label]
@@ -78,7 +78,7 @@ def _weigh(
         khats.append(batch_khat(own))
         total = logsumexp(own)
         ratios[mine] = own - total + np.log(own.size) if np.isfinite(total) else own
-        variance[mine] = variance[mine] + answer.own.noise**2
+        variance[mine] += answer.own.noise**2
     log_weights, khat = pareto_smoothed(ratios)
     known = variance[np.isfinite(variance)]
     noise = float(np.sqrt(known.mean())) if known.size else np.inf

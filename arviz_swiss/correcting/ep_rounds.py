@@ -34,7 +34,8 @@ class Effort(NamedTuple):
 class Propagated(NamedTuple):
     """The rounds, draws of the last one, and the sites after it in coordinates white by it.
 
-    `tilts` are what the batches were told in the last round; `skewness` is what all sites together make of each parameter's, with its error.
+    `tilts` are what the batches were told in the last round; `skewness` is what all sites together
+    make of each parameter's, with its error.
     """
 
     history: list[Round]
@@ -93,7 +94,7 @@ def propagate(
         mean, factor = mean + factor @ step.mean, factor @ white_factor(step)
         places = {label: tilted[label].conditional.centre for label in shares}
         history.append(_round(mean, factor, step))
-        if draws >= effort.draws and settled(history):
+        if draws >= effort.draws and step.damping == 1 and settled(history):
             break
         draws = _next_draws(history, draws, effort.draws)
     return Propagated(
