@@ -87,7 +87,8 @@ def _owners(density: ModelJointDensity, label: str) -> np.ndarray:
 def _changes(density: ModelJointDensity, moved: np.ndarray, label: str) -> np.ndarray:
     """Tell which terms change when local variables are moved: (moves, terms)."""
     rng = np.random.default_rng(0)
-    changes, known = False, False
+    changes: np.ndarray | bool = False
+    known = np.zeros(1, bool)
     for _ in range(PROBES):
         base, ends = PROBE_DISTANCE * rng.standard_normal((2, density.start.size))
         shared = density.coordinates.start[density.shared]
@@ -99,7 +100,7 @@ def _changes(density: ModelJointDensity, moved: np.ndarray, label: str) -> np.nd
             is_other = ~(differences <= ROUNDING * (1 + np.abs(values[0])))
         finite = np.isfinite(values[0])
         changes, known = changes | (is_other & finite), known | finite
-    if not np.all(known):
+    if not known.all():
         raise NoGroups(
             f'batch "{label}": {int((~known).sum())} terms of the log density are not finite '
             "around the model's initial point, so that the groups they belong to cannot be found. "

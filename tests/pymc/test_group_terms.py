@@ -207,7 +207,7 @@ def test_terms_of_two_groups_are_refused(add):
         pm.Normal("mu", 0, 2)
         add(model, codes, data)
     density = density_of(model, ["a", "c"])
-    with pytest.raises(NoGroups, match='batch "north".* two groups or more'):
+    with pytest.raises(NoGroups, match=r'batch "north".* two groups or more'):
         GroupTerms(density, "north")
 
 
@@ -215,7 +215,7 @@ def test_a_potential_of_local_variables_is_refused():
     model = logistic(some_rows())
     with model:
         pm.Potential("sum_to_zero", -((model["a"].sum()) ** 2))
-    with pytest.raises(NoGroups, match="depends on local variables.*CustomDist"):
+    with pytest.raises(NoGroups, match=r"depends on local variables.*CustomDist"):
         GroupTerms(density_of(model), "north")
 
 
@@ -230,7 +230,7 @@ def test_terms_that_are_not_finite_at_the_start_are_refused():
             logp=lambda y, a, low: pt.switch(y > low, -((y - a) ** 2), -np.inf),
             observed=np.zeros(3),
         )
-    with pytest.raises(NoGroups, match="3 terms.* initial values"):
+    with pytest.raises(NoGroups, match=r"3 terms.* initial values"):
         GroupTerms(density_of(model), "north")
 
 
