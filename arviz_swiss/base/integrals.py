@@ -19,7 +19,7 @@ from arviz_swiss.base.conditional import Conditional
 # Log terms (points, groups), at many points of shared and of local variables.
 LogTerms = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Draws of each group at each point, in independent parts that tell their noise.
-DRAWS, PARTS = 32, 4
+DRAWS, PARTS = 16, 2
 # Degrees of freedom of Student's t, by which a density of wider tails than at its mode is bounded.
 DEGREES = 5.0
 # Steps to each point's own mode and curvature; differences, the longest step and the last, in sds.
@@ -65,8 +65,8 @@ def log_integrals(
 ) -> LogIntegrals:
     """Return the log of the product of all groups' integrals at points of shared variables."""
     sums = [
-        np.column_stack([_log_mean(parts).sum(axis=1), parts.sum(axis=2).T])
-        for parts in _parts(terms, place, points, draws, seed)
+        np.column_stack([whole.sum(axis=1), parts.sum(axis=2).T])
+        for whole, parts in _chunks(terms, place, points, draws, seed)
     ]
     columns = np.concatenate(sums).T
     values, by_part = columns[0], columns[1:]
@@ -82,7 +82,7 @@ def log_integrals_by_group(
     terms: LogTerms, place: Place, points: np.ndarray, draws: int = DRAWS, seed: int = 0
 ) -> np.ndarray:
     """Return the log integrals of each group at points of shared variables, (points, groups)."""
-    return np.concatenate([_log_mean(p) for p in _parts(terms, place, points, draws, seed)])
+    return np.concatenate([whole for whole, _ in _chunks(terms, place, points, draws, seed)])
 
 
 def log_ratios(terms: LogTerms, place: Place, draws: int, seed: int = 0) -> np.ndarray:
@@ -97,14 +97,10 @@ def log_ratios(terms: LogTerms, place: Place, draws: int, seed: int = 0) -> np.n
     return _log_ratios(terms, place.families, shared, local, white)[:, 0] + gaussian
 
 
-def _log_mean(parts: np.ndarray) -> np.ndarray:
-    return logsumexp(parts, axis=0) - np.log(len(parts))
-
-
-def _parts(
+def _chunks(
     terms: LogTerms, place: Place, points: np.ndarray, draws: int, seed: int
-) -> Iterator[np.ndarray]:
-    """Give the log integrals of chunks of points, one of each part: (parts, points, groups).
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Give log integrals of chunks of points, (points, groups), and by each part of the draws.
 
     All points have the same white draws: most of the noise is common to them, and harmless.
     """
@@ -119,7 +115,8 @@ def _parts(
         local = _local(terms, place, shared)
         ratios = gaussian[:, None] + _log_ratios(terms, place.families, shared, local, white)
         ratios = ratios.reshape(PARTS, -1, *ratios.shape[1:])
-        yield logsumexp(ratios, axis=1) - expected
+        sums = logsumexp(ratios, axis=1)
+        yield logsumexp(sums, axis=0) - logsumexp(expected, axis=0), sums - expected
 
 
 def white_draws(count: int, families: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
@@ -263,8 +260,10 @@ def _parabola(
     hessian = np.where(finite[..., None, None], hessian, -np.eye(hessian.shape[-1]))
     gradient = np.where(finite[..., None], gradient, 0.0)
     values, vectors = np.linalg.eigh(-hessian)
-    factor = vectors / np.sqrt(np.maximum(values, LEAST_CURVATURE))[..., None, :]
-    white = np.einsum("...ji,...j->...i", factor, gradient)
+    # the symmetric root, which changes little from point to point, as do its draws
+    scaled = vectors / np.sqrt(np.maximum(values, LEAST_CURVATURE))[..., None, :]
+    factor = scaled @ np.swapaxes(vectors, -1, -2)
+    white = np.einsum("...ij,...j->...i", factor, gradient)
     step = np.einsum("...ij,...j->...i", factor, white)
     shorter = LONGEST / np.maximum(np.linalg.norm(step, axis=-1), LONGEST)
     return step * shorter[..., None], shorter * np.linalg.norm(white, axis=-1), factor

@@ -75,10 +75,10 @@ class Evidence(NamedTuple):
     overlap_error: float
     doubt: str
     bounded: Sequence[str]
-    skewed: Sequence[str]
     refined: bool
     undone: bool
     method: str
+    skewed: Sequence[str] = ()
 
 
 def build_certificate(

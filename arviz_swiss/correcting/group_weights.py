@@ -6,7 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from arviz_swiss.base.integrals import LogIntegrals, LogTerms, Place, log_integrals, log_ratios
+from arviz_swiss.base.integrals import (
+    DRAWS,
+    LogIntegrals,
+    LogTerms,
+    Place,
+    log_integrals,
+    log_ratios,
+)
 from arviz_swiss.base.sites import Site
 from arviz_swiss.base.weights import effective_size, weighted_moments
 from arviz_swiss.data.statistics import pareto_smoothed
@@ -57,19 +64,21 @@ def group_weights(
     log_prior: Callable[[np.ndarray], np.ndarray],
     densities: Sequence[GroupDensity],
     draws: Sequence[TiltedDraws],
+    local_draws: int = DRAWS,
     seed: int = 0,
 ) -> GroupWeights:
     """Weight merged draws by the full posterior over the tilted distribution they were drawn from.
 
     A tilted distribution is known up to a constant, so that weights are relative to the mean of
-    those of its batch. Batches of draws come in the order of the densities.
+    those of its batch. Batches of draws come in the order of the densities; each integral is over
+    so many `local_draws`.
     """
     merged = np.concatenate([batch.merged for batch in draws])
-    full = [_log_density(each, merged, seed + i) for i, each in enumerate(densities)]
+    full = [_log_density(each, merged, local_draws, seed + i) for i, each in enumerate(densities)]
     log_full = log_prior(merged) + sum(each.values for each in full)
     variance = sum(each.noise**2 for each in full)
     tilted = [
-        _log_tilted(log_prior, density, batch, seed + i)
+        _log_tilted(log_prior, density, batch, local_draws, seed + i)
         for i, (density, batch) in enumerate(zip(densities, draws, strict=True))
     ]
     variance = variance + np.concatenate([each.noise**2 for each in tilted])
@@ -85,9 +94,11 @@ def group_khats(density: GroupDensity, draws: int = GROUP_DRAWS, seed: int = 0) 
     return np.array([pareto_smoothed(column)[1] for column in ratios.T])
 
 
-def _log_density(density: GroupDensity, points: np.ndarray, seed: int) -> LogIntegrals:
+def _log_density(
+    density: GroupDensity, points: np.ndarray, local_draws: int, seed: int
+) -> LogIntegrals:
     """Return what the batch's data say of shared parameters, without their prior."""
-    integrals = log_integrals(density.terms, density.place, points, seed=seed)
+    integrals = log_integrals(density.terms, density.place, points, local_draws, seed)
     return integrals._replace(values=integrals.values + density.apart(points))
 
 
@@ -95,10 +106,11 @@ def _log_tilted(
     log_prior: Callable[[np.ndarray], np.ndarray],
     density: GroupDensity,
     draws: TiltedDraws,
+    local_draws: int,
     seed: int,
 ) -> LogIntegrals:
     """Return the log density of a batch's tilted distribution at its own draws."""
-    own = _log_density(density, draws.original, seed)
+    own = _log_density(density, draws.original, local_draws, seed)
     mean, factor = density.place.mean, density.place.factor
     z = np.linalg.solve(factor, (draws.original - mean).T).T
     cavity = np.eye(len(mean)) - draws.site.precision

@@ -73,12 +73,11 @@ class ModelDensity:
 
     def likelihood_terms(self, x: np.ndarray) -> np.ndarray:
         """Return the terms that the log likelihood is the sum of: (points, terms)."""
-        with LOCK:
-            if self._terms is None:
+        if self._terms is None:  # others need not wait for threads that compile
+            with LOCK:
                 parts = _terms(self._model, self._inputs, self._space, "likelihood", self._local)
-                graph = pt.concatenate([part.ravel() for part in parts])
-                values = list(self._inputs.values())
-                self._terms = function_of_points(_safe(graph), values, False)
+                graph = _safe(pt.concatenate([part.ravel() for part in parts]))
+                self._terms = function_of_points(graph, list(self._inputs.values()), False)
         (terms,) = self._terms(self._split(x))
         return np.broadcast_to(terms, (len(x), terms.shape[-1]))
 

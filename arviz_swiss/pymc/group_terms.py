@@ -1,7 +1,5 @@
 """A batch's log density apart by groups of local variables, from its PyMC model."""
 
-from typing import Any
-
 import numpy as np
 
 from arviz_swiss.pymc.joint_density import ModelJointDensity
@@ -89,8 +87,8 @@ def _owners(density: ModelJointDensity, label: str) -> np.ndarray:
 def _changes(density: ModelJointDensity, moved: np.ndarray, label: str) -> np.ndarray:
     """Tell which terms change when local variables are moved: (moves, terms)."""
     rng = np.random.default_rng(0)
-    changes: Any = False
-    known: Any = False
+    changes: np.ndarray | bool = False
+    known = np.zeros(1, bool)
     for _ in range(PROBES):
         base, ends = PROBE_DISTANCE * rng.standard_normal((2, density.start.size))
         shared = density.coordinates.start[density.shared]
@@ -102,7 +100,7 @@ def _changes(density: ModelJointDensity, moved: np.ndarray, label: str) -> np.nd
             is_other = ~(differences <= ROUNDING * (1 + np.abs(values[0])))
         finite = np.isfinite(values[0])
         changes, known = changes | (is_other & finite), known | finite
-    if not np.all(known):
+    if not known.all():
         raise NoGroups(
             f'batch "{label}": {int((~known).sum())} terms of the log density are not finite '
             "around the model's initial point, so that the groups they belong to cannot be found. "

@@ -192,15 +192,16 @@ def test_float32_draws_stay_float32():
     assert refined["posterior"]["u"].dtype == np.float32
 
 
-def test_batches_with_latent_variables_are_refused(log_rates):
+def test_densities_that_know_no_local_variables_are_refused(log_rates):
     merged, densities, *_ = log_rates
     contents = containers.read(merged)
     groups = dict(contents.groups)
     groups["posterior"] = groups["posterior"].assign_attrs(swiss_local="effect")
     local = containers.build(groups, contents.container)
-    for function in (az_swiss.refine, az_swiss.certify):
-        with pytest.raises(ValueError, match=r"latent variables of their own \(effect\)"):
-            function(local, densities, **QUIET)
+    with pytest.raises(TypeError, match=r'batch "b0": its variables effect are its own.*build='):
+        az_swiss.refine(local, densities, **QUIET)
+    with pytest.raises(ValueError, match=r"variables of their own \(effect\).*refine\(merged, mod"):
+        az_swiss.certify(local, densities, **QUIET)
 
 
 @pytest.mark.parametrize("wrong", [{"rounds": 0}, {"points": -1}, {"points": 2.5}])
