@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base.gaussian import Gaussian, permuted
+from arviz_swiss.base.gaussian import Gaussian, gaussian, permuted
+from arviz_swiss.base.sites import LEAST, MOST
 from arviz_swiss.correcting.densities import JointSpace
 from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
 from arviz_swiss.correcting.evaluation import Evaluate, evaluating
@@ -107,7 +108,11 @@ def _merged(
 ) -> Container:
     """Return the merged object, with the rounds and the sites."""
     last = propagated.history[-1].moments
-    merged = merge_tilted(idatas, space.parameters, last, propagated.sites, model)
+    sources = {
+        label: _by_scores(propagated.tilts[label], tilted)
+        for label, tilted in propagated.tilted.items()
+    }
+    merged = merge_tilted(idatas, space.parameters, last, sources, propagated.sites, model)
     contents = containers.read(merged)
     maps = contents.groups[schema.TRANSFORM]
     places = [space.parameters.index(name) for name in maps["parameter"].values.astype(str)]
@@ -118,6 +123,17 @@ def _merged(
     )
     groups = {**contents.groups, schema.TRANSFORM: rounds, schema.SITES: sites}
     return containers.build(groups, contents.container)
+
+
+def _by_scores(tilt: Tilt, tilted: Tilted) -> Gaussian:
+    """Return the moments of a tilted distribution by its scores, which know them better than draws.
+
+    Its site and the cavity together have this precision and shift, in white coordinates.
+    """
+    values, vectors = np.linalg.eigh(tilted.change.precision)
+    spread = vectors / np.sqrt(np.clip(1 + values, LEAST, MOST))
+    half = tilt.factor @ spread
+    return gaussian(tilt.mean + half @ (spread.T @ tilted.change.shift), half @ half.T)
 
 
 def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Container:

@@ -251,13 +251,21 @@ class Merged:
 
     @cached_property
     def batch_moments(self) -> list[Moments]:
-        """The batches' moments as the merge took them."""
+        """The batches' moments as the merge took them; of tilted ones, those of their draws."""
+        if self.kind == TILTED:
+            return [self._sampled_moments(position) for position in range(len(self.labels))]
         columns = (self.maps[name].values for name in ("mean", "covariance", "draws"))
         effective = self.diagnostics["effective_size"].values
         return [
             Moments(mean, covariance, linalg.inverse(covariance), int(draws), float(size))
             for mean, covariance, draws, size in zip(*columns, effective, strict=True)
         ]
+
+    def _sampled_moments(self, position: int) -> Moments:
+        draws = self.before(position).reshape(-1, self.free.size)
+        covariance = np.atleast_2d(np.cov(draws.T))
+        size = float(self.diagnostics["effective_size"][position])
+        return Moments(draws.mean(axis=0), covariance, linalg.inverse(covariance), len(draws), size)
 
     @cached_property
     def pooled(self) -> Gaussian:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from arviz_swiss.base.gaussian import Gaussian, permuted
-from arviz_swiss.base.linalg import inverse
+from arviz_swiss.base.gaussian import Gaussian, Moments, map_between, moments_of, permuted
+from arviz_swiss.base.linalg import AffineMap, inverse
 from arviz_swiss.base.sites import Site
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
@@ -16,22 +17,25 @@ from arviz_swiss.merging.match import match
 from arviz_swiss.merging.merge import flatten, pack_groups, summarise_batches
 from arviz_swiss.merging.models import free_variables
 from arviz_swiss.merging.powers import TILTED, resolve_powers
-from arviz_swiss.methods.registry import find
 
 METHOD = "swiss"
+# How the batches' covariances were estimated.
+SCORES = "scores"
 
 
 def merge_tilted(
     idatas: Mapping[str, Any],
     parameters: Sequence[str],
     pooled: Gaussian,
+    sources: Mapping[str, Gaussian],
     sites: Mapping[str, Site],
     model: Any,
 ) -> Container:
     """Move the batches' draws to the pooled moments, and put local variables side by side.
 
-    `parameters` are the labels of the pooled moments; `sites` are in coordinates that are white by
-    these.
+    `parameters` are the labels of the pooled moments, and of `sources`, those that the batches'
+    tilted distributions have by their scores; `sites` are in coordinates that are white by the
+    pooled ones.
     """
     with opened(idatas, schema.POSTERIOR) as (batches, container):
         powers = resolve_powers(batches, None, None)
@@ -45,15 +49,48 @@ def merge_tilted(
             diagnostics=summary.diagnostics._replace(influence=influence, expected_error=np.nan)
         )
         warn.warn_left_out(matched, {*flat.frame.space.deterministic_names, *flat.local}, True)
-        given = combine.rescale(summary.moments, pooled, summary.spectra, powers.weights, None)
-        draws = combine.move_batches(batches, flat.frame, find(METHOD).combine(given))
+        own = [permuted(sources[batch.label], places) for batch in batches]
+        maps = _maps(own, summary.moments, pooled)
+        draws = combine.move_batches(batches, flat.frame, maps)
         attrs = {schema.METHOD: METHOD, schema.KIND: TILTED}
         groups = pack_groups(flat, powers, summary, draws, attrs)
-        groups[schema.TRANSFORM].attrs = {
-            schema.COVARIANCE_ESTIMATOR: "sample",
-            schema.KIND_FROM: powers.kind_from,
-        }
+        groups[schema.TRANSFORM] = _with_sources(groups[schema.TRANSFORM], own).assign_attrs(
+            {schema.COVARIANCE_ESTIMATOR: SCORES, schema.KIND_FROM: powers.kind_from}
+        )
         return containers.build(groups, container)
+
+
+def _maps(
+    sources: Sequence[Gaussian], samples: Sequence[Moments], pooled: Gaussian
+) -> list[AffineMap]:
+    """Return maps of the batches to the pooled moments, after which all draws have just these.
+
+    From what their scores tell the batches' maps are next to nothing. What noise the draws of all
+    have left in mean and covariance, one map of all takes off: maps by each batch's own sample
+    would move its draws by the noise of few, which weights would have to undo.
+    """
+    scales = [map_between(source, pooled) for source in sources]
+    means, covariances = [], []
+    for scale, source, sample in zip(scales, sources, samples, strict=True):
+        means.append(scale @ (sample.mean - source.mean) + pooled.mean)
+        covariances.append(scale @ sample.covariance @ scale.T)
+    counts = np.array([sample.draws for sample in samples])
+    everyone = moments_of(np.array(means), np.array(covariances), counts / counts.sum())
+    last = map_between(everyone, pooled)
+    target = last @ (pooled.mean - everyone.mean) + pooled.mean
+    return [
+        AffineMap(last @ scale, source.mean, target)
+        for scale, source in zip(scales, sources, strict=True)
+    ]
+
+
+def _with_sources(maps: xr.Dataset, sources: Sequence[Gaussian]) -> xr.Dataset:
+    """Say where the maps start: not at the moments of the samples."""
+    moments = {
+        "mean": [source.mean for source in sources],
+        "covariance": [source.covariance for source in sources],
+    }
+    return maps.assign({k: maps[k].copy(data=np.array(v)) for k, v in moments.items()})
 
 
 def _influence(site: Site) -> float:

@@ -107,10 +107,13 @@ class BlocksAtOnce(Op):
         """Compute the output, which is never memory of an input."""
         with np.errstate(all="ignore"):
             values = self.way(self.block_op, self.batch_ndim, *inputs)
-        if values is None:
-            self.like.perform(node, inputs, output_storage)
-        else:
+        if values is not None:
             output_storage[0][0] = np.asarray(values, dtype=node.outputs[0].type.dtype)
+            return
+        if isinstance(self.like, Blockwise) and not hasattr(node.tag, "gufunc"):
+            # left to itself, PyTensor would call a compiler
+            self.like.prepare_node(node, None, None, impl="py")
+        self.like.perform(node, inputs, output_storage)
 
 
 class BlocksRewriter(GraphRewriter):

@@ -20,6 +20,7 @@ from scipy.special import polygamma
 
 from arviz_swiss.pymc.blockwise import BlocksRewriter
 from arviz_swiss.pymc.graphs import UNCOMPILED
+from arviz_swiss.pymc.scatter import ScatterRewriter
 
 # After all rewrites of PyTensor.
 LAST = 1000.0
@@ -41,6 +42,12 @@ def _second(x: np.ndarray, fill: np.ndarray) -> np.ndarray:
 
 def _trigamma(x: np.ndarray) -> np.ndarray:
     return polygamma(1, x)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    odds = np.exp(-x)
+    odds += 1.0
+    return np.reciprocal(odds, out=odds)
 
 
 def _same(x: np.ndarray) -> np.ndarray:
@@ -68,6 +75,10 @@ NUMPY_WAYS: dict[type, Callable] = {
 }
 
 
+# Faster than the function of SciPy that PyTensor would call: by NumPy's exponential function.
+FASTER: dict[type, Callable] = {special.Sigmoid: _sigmoid}
+
+
 class AtOnce(Elemwise):
     """An elementwise operation that NumPy does its way."""
 
@@ -92,14 +103,26 @@ class _Rewriter(GraphRewriter):
 
     def apply(self, fgraph: FunctionGraph) -> None:
         for node in fgraph.toposort():
-            if _is_slow(node) and (way := NUMPY_WAYS.get(type(node.op.scalar_op))) is not None:
+            if (way := _way(node)) is not None:
                 node_at_once = Apply(
                     AtOnce(node.op, way), node.inputs, [node.outputs[0].type.clone()()]
                 )
                 fgraph.replace_all([(node.outputs[0], node_at_once.outputs[0])], reason="in_numpy")
 
 
-IN_NUMPY: Mode = UNCOMPILED.register((_Rewriter(), LAST), (BlocksRewriter(), LAST))
+IN_NUMPY: Mode = UNCOMPILED.register(
+    *((rewriter, LAST) for rewriter in (_Rewriter(), BlocksRewriter(), ScatterRewriter()))
+)
+
+
+def _way(node: Any) -> Callable | None:
+    """Return how NumPy does an operation at once, if that gains anything."""
+    if not isinstance(node.op, Elemwise) or isinstance(node.op, AtOnce):
+        return None
+    kind = type(node.op.scalar_op)
+    if kind in FASTER and not node.op.inplace_pattern and node.outputs[0].type.ndim:
+        return FASTER[kind]
+    return NUMPY_WAYS.get(kind) if _is_slow(node) else None
 
 
 def _is_slow(node: Any) -> bool:

@@ -109,10 +109,10 @@ def _families(
 ) -> list[np.ndarray]:
     """Return where the local variables of each group lie, (groups, k).
 
-    Variables along one dimension of the model belong together, and without names of dimensions
-    those that are of one length.
+    Variables along one dimension of the model belong together. One without a name of its dimension
+    belongs to those of its length, unless there are several such dimensions.
     """
-    parts: dict[Any, list[np.ndarray]] = {}
+    entries: list[tuple[str | None, np.ndarray]] = []
     position = np.empty(coordinates.size, int)
     position[places] = np.arange(places.size)
     for variable in coordinates.layout.variables:
@@ -121,6 +121,11 @@ def _families(
             axis = axes.get(variable.name, 0)
             own = np.moveaxis(own, axis, 0) if own.ndim else own[None]
             dims = model.named_vars_to_dims.get(variable.name) or ()
-            key = (len(own), dims[axis] if axis < len(dims) else None)
-            parts.setdefault(key, []).append(position[own.reshape(len(own), -1)])
+            dim = dims[axis] if axis < len(dims) else None
+            entries.append((dim, position[own.reshape(len(own), -1)]))
+    parts: dict[Any, list[np.ndarray]] = {}
+    for dim, columns in entries:
+        named = {d for d, others in entries if d is not None and len(others) == len(columns)}
+        dim = next(iter(named)) if dim is None and len(named) == 1 else dim
+        parts.setdefault((len(columns), dim), []).append(columns)
     return [np.concatenate(columns, axis=1) for columns in parts.values()]

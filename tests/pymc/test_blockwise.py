@@ -189,7 +189,7 @@ def test_effects_of_groups_with_a_covariance(groups, dimensions, monkeypatch):
         start[v.name] + 0.3 * RNG.normal(size=(5, *start[v.name].shape)) for v in model.value_vars
     ]
     with LOCK:
-        function = points.compile_points(model.logp(), model.value_vars, True)
+        function = points.function_of_points(model.logp(), model.value_vars, True)
     results = function(arrays)
     with without_compiler(), pytensor.config.change_flags(mode="FAST_COMPILE"):
         logp = model.logp()
