@@ -64,7 +64,7 @@ def test_the_readme_examples_run_one_after_the_other_in_an_empty_folder(tmp_path
 def test_the_page_on_groups_runs_and_both_of_its_ways_are_certified(tmp_path):
     page = ROOT / "docs" / "groups.md"
     printed = run_blocks(page, tmp_path)
-    assert "merged by \"swiss\" from tilted sub-posteriors" in printed
+    assert 'merged by "swiss" from tilted sub-posteriors' in printed
     assert "4000 observations" in printed
     verdicts = re.findall(r"^(\w+) \(k-hat ", printed, flags=re.MULTILINE)
     assert verdicts == ["Certified"] * 3, printed
