@@ -173,7 +173,7 @@ def refine(
     its *tilted* distribution, with the prior to the power of its share :math:`a_b` of the rows and
     a Gaussian that stands for the other batches, the sum of their sites :math:`(P_c, r_c)` [1]_,
 
-    .. math:: t_b \propto p(\theta)^{a_b} f_b(\theta, \alpha_b) \exp \textstyle\sum_{c \ne b}
+    .. math:: t_b \propto p(\theta)^{a_b} f_b(\theta, \alpha_b) \exp \sum_{c \ne b}
         (r_c' \theta - \theta' P_c \theta / 2),
 
     in coordinates :math:`\theta = \mu + L z, \alpha_b = m_b + G_b z + S_b u` in which z and u are
@@ -182,8 +182,8 @@ def refine(
     of u, it changes the site's precision by :math:`-(M_b + M_b') / 2` and its shift by :math:`c_b`,
     and the pooled precision and mean are, in z,
 
-    .. math:: P_{new} = I - \textstyle\sum_b (M_b + M_b') / 2, \quad
-        \mu_{new} = P_{new}^{-1} \textstyle\sum_b c_b.
+    .. math:: P_{new} = I - \sum_b (M_b + M_b') / 2, \quad
+        \mu_{new} = P_{new}^{-1} \sum_b c_b.
 
     Draws of the last round are moved to these moments, those of :math:`\alpha_b` with them.
 
