@@ -1,6 +1,5 @@
 """refine(): remove the error of a merge by gradient rounds over the batches' densities."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -37,7 +36,7 @@ from arviz_swiss.correcting.rounds import (
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.layout import move
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
@@ -235,7 +234,7 @@ def refine(
     undone = doubt_undone(done, wrong)
     doubt = undone or _doubt_result(opened, done, advice(opened, source.is_built))
     if doubt is not None:
-        warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
+        warn(f"{doubt.what}. {doubt.remedy}")
     result = containers.read(merged, group).groups
     if undone is None:
         moved = _moved(opened, space, start, done.history[-1].moments)

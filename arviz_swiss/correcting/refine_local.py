@@ -41,6 +41,7 @@ def refine_local(
         _rows(opened),
         plan_effort(len(parameters), len(models), draws, rounds),
         attrs={name: value for name, value in opened.attrs.items() if name not in own},
+        coords=_group_labels(opened),
         executor=executor,
         rng=rng,
         progressbar=progressbar,
@@ -62,6 +63,12 @@ def local_axes(opened: Merged, model: Any) -> dict[str, int]:
             dims, dim = moved[name].attrs["dims"], moved[name].attrs["dim"]
             axes[name] = list(dims).index(dim) - len(SAMPLE_DIMS)
     return axes
+
+
+def _group_labels(opened: Merged) -> dict[str, Any]:
+    """Return the labels along the merged draws' dimensions, whose order shall stay."""
+    draws = opened.draws
+    return {str(dim): draws[dim].values for dim in draws.dims if dim in draws.coords}
 
 
 def _rows(opened: Merged) -> dict[str, int] | None:

@@ -80,7 +80,6 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     """
     if hasattr(space, "axes"):
         from arviz_swiss.pymc.joint_density import ModelJointDensity
-        from arviz_swiss.pymc.observed import imputed_names
 
         local = [*space.axes, *imputed_names(model)]
         return ModelJointDensity(model, space.parameters, local, space.axes, label)
@@ -89,10 +88,15 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     return ModelDensity(model, space, label=label)
 
 
+def imputed_names(model: Any) -> list[str]:
+    """Return the names of a PyMC model's missing outcomes."""
+    from arviz_swiss.pymc.observed import imputed_names as names_of
+
+    return list(names_of(model))
+
+
 def local_names(model: Any, shared: Collection[str]) -> list[str]:
     """Return a PyMC model's free variables beside the shared ones, but for missing outcomes."""
-    from arviz_swiss.pymc.observed import imputed_names
-
     missing = imputed_names(model)
     names = [variable.name for variable in model.free_RVs]
     return [name for name in names if name not in shared and name not in missing]

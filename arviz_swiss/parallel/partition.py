@@ -101,6 +101,11 @@ def partition(
     return _members(owner, batches)
 
 
+def group_count(data_or_n: Any, groups: Any) -> int:
+    """Return how many groups the rows belong to, by labels of `partition`."""
+    return int(_codes(data_or_n, groups, "groups", row_count(data_or_n)).max()) + 1
+
+
 def take(data: Any, index: Any) -> Any:
     """Select rows of any of the data types that `partition` takes; lists become arrays."""
     if isinstance(data, int | np.integer):

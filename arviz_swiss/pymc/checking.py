@@ -112,8 +112,10 @@ def check_models(
             held += _bytes(model)
             if keep and (settings.whitened or held <= BYTES_KEPT):
                 models[label] = model
-    rows = first.rows, row_count(data)
-    temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
+    # in whitened coordinates batches with groups of their own have no tempered model
+    if not (axes and settings.whitened):
+        rows = first.rows, row_count(data)
+        temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
     if settings.kind == "full_prior":
         _check_prior(probes[0].model, local)
     return Checked(first, local, models if _are_apart(models) else {}, axes)

@@ -22,6 +22,7 @@ from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import choose_sizes, examine
 from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
+from arviz_swiss.pymc.worker import build_model
 
 # Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
 # and samplers of PyMC.
@@ -129,8 +130,11 @@ def sample(
     fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
     without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`. They are sampled
-    with a full warm-up and merged, but neither refined nor certified.
+    Batches with variables of their own, such as random effects, need `groups`. Every batch is then
+    sampled in rounds of expectation propagation, with what the others say of the shared parameters
+    as its prior: at least 320 draws of 10 groups or more. Effects of all groups are side by side
+    in the result, in the order of the model of all rows. With `kind` or `nuts_sampler`, or without
+    `refine`, batches are sampled with a full warm-up and merged first.
 
     Examples
     --------
@@ -180,7 +184,9 @@ def sample(
             chains=chains,
             refined=refine,
             workers=executors.count_workers(executor),
+            groups=examined.groups,
         )
+        whole = build_model(build, data, "all rows") if examined.has_own else None
     settings = settings._replace(
         kind=kind or examined.kind,
         draws=sizes.draws,
@@ -206,6 +212,7 @@ def sample(
         certify and not skipped,
         draws,
         {"chains": own_chains, "tune": tune, **sample_kwargs},
+        whole,
         executor,
         progressbar,
     )
