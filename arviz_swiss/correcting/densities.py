@@ -18,6 +18,7 @@ from arviz_swiss.merging.labels import by_batch, named
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.models import is_model, plain_model
 from arviz_swiss.parallel.division import divide_again
+from arviz_swiss.parallel.levels import share_recorded
 from arviz_swiss.parallel.partition import take
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
@@ -213,11 +214,12 @@ def _built(opened: Merged, source: Source) -> list[Any]:
             "pass a mapping of batch label to density."
         )
     assert source.build is not None
+    data = share_recorded(source.data, opened.attrs)
     indices = divide_again(
-        source.data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
+        data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
     )
     rows = dict(zip(sampled, indices, strict=True))
-    return [_build_batch(source.build, take(source.data, rows[label]), label) for label in labels]
+    return [_build_batch(source.build, take(data, rows[label]), label) for label in labels]
 
 
 def _build_batch(build: Callable[[Any], Any], data: Any, label: str) -> Any:

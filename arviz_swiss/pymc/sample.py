@@ -1,6 +1,6 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from arviz_swiss.data.containers import Container
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors
 from arviz_swiss.parallel.clock import Clock
+from arviz_swiss.parallel.levels import share_levels, shared_names
 from arviz_swiss.parallel.partition import row_count
 from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
@@ -36,6 +37,7 @@ def sample(
     draws: int = 4000,
     groups: Any = None,
     stratify: Any = None,
+    shared: str | Sequence[str] | None = None,
     kind: str | None = None,
     method: str = "swiss",
     refine: bool = True,
@@ -65,6 +67,9 @@ def sample(
     groups, stratify : array-like or hashable, optional
         One label per row, or the name of a column of `data`: rows that stay together, and values
         that are spread evenly. See `partition`.
+    shared : str or sequence of str, optional
+        Columns with factors whose effects all batches share, though a batch may lack some of their
+        levels, such as months beside `groups` of sites: as in `sample_batches`.
     kind : {"inflated", "fractionated", "full_prior"}, optional
         What each batch samples, as in `sample_batches`. When absent "inflated", or "fractionated"
         where batches have variables of their own.
@@ -162,10 +167,12 @@ def sample(
         sample_kwargs,
         reproducible,
         whitened=True,
+        shared=shared_names(shared),
     )
     check_arguments("sample", build, settings, executor)
     random_seed = integer_seed(random_seed)
     with clock("plan"):
+        data = share_levels(data, settings.shared)
         examined = examine(build, data, groups, stratify)
         own_chains = chains
         whitened = not examined.local or (
