@@ -13,6 +13,7 @@ from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.checking.report import report
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
+from arviz_swiss.merging.space import checked_choices
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors
 from arviz_swiss.parallel.clock import Clock
@@ -23,6 +24,7 @@ from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import choose_sizes, examine
 from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
+from arviz_swiss.pymc.value_transforms import building
 
 # Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
 # and samplers of PyMC.
@@ -40,6 +42,7 @@ def sample(
     shared: str | Sequence[str] | None = None,
     kind: str | None = None,
     method: str = "swiss",
+    transforms: Mapping[str, str] | None = None,
     refine: bool = True,
     certify: bool = True,
     executor: Any = None,
@@ -75,6 +78,10 @@ def sample(
         where batches have variables of their own.
     method : str, default "swiss"
         How to merge, as in `merge`.
+    transforms : mapping of variable to {"log", "softplus"}, optional
+        Where to sample and merge positive variables, by default where PyMC samples them. The log of
+        a group's scale that the rows cannot tell from zero is skewed, and no Gaussian stands for
+        it: ``{"tau": "softplus"}`` is better there.
     refine, certify : bool, default True
         Whether to remove the error of the merge, and to weigh its draws against the full posterior.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
@@ -134,8 +141,9 @@ def sample(
     fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
     without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`. They are sampled
-    with a full warm-up and merged, but neither refined nor certified.
+    Batches with variables of their own, such as random effects, need `groups`. There is no mode to
+    go by: rounds of expectation propagation over the first batch are the pilot, and rounds over all
+    batches, as those of `refine`, do the rest.
 
     Examples
     --------
@@ -170,6 +178,7 @@ def sample(
         shared=shared_names(shared),
     )
     check_arguments("sample", build, settings, executor)
+    build = building(build, checked_choices(transforms))
     random_seed = integer_seed(random_seed)
     with clock("plan"):
         data = share_levels(data, settings.shared)

@@ -25,6 +25,7 @@ def correlation(rng, size):
 
 SUPPORTS = {
     "log": lambda rng, size: np.exp(3 * rng.standard_normal((2, 5, size))),
+    "softplus": lambda rng, size: np.exp(3 * rng.standard_normal((2, 5, size))),
     "logit": lambda rng, size: rng.uniform(size=(2, 5, size)),
     "simplex": lambda rng, size: simplex(rng, size + 1),
     "ordered": lambda rng, size: np.sort(rng.standard_normal((2, 5, size)), axis=-1),
