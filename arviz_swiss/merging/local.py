@@ -135,7 +135,6 @@ def restore_local_space(
         if name in free
     }
     model = with_transforms(model, maps.attrs[schema.TRANSFORMS], "model")
-    model = with_transforms(model, draws.attrs.get(schema.TRANSFORMS, "{}"), "model")
     space = batch_space(
         model,
         axes,

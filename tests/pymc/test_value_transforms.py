@@ -178,6 +178,35 @@ def test_batches_without_variables_of_their_own():
         az_swiss.refine(merged, build=plain, data=TABLE, transforms={"sigma": "log"}, **QUIET)
 
 
+def test_positive_variables_of_a_batch():
+    """Every site has a rate of its own, which is merged and undone by softplus."""
+
+    def rates(data):
+        sites, places = np.unique(data["site"].to_numpy(), return_inverse=True)
+        with pm.Model(coords={"site": sites}) as model:
+            level = pm.Normal("level", 0, 1)
+            rate = pm.LogNormal("rate", level, 0.5, dims="site")
+            pm.Normal("y", rate[places], 1, observed=data["y"].to_numpy())
+        return model
+
+    short = {**DIVIDED, "draws": 300, "certify": False, "transforms": {"rate": "softplus"}}
+    merged = az_swiss.sample(rates, TABLE, **short)
+    maps = groups_of(merged)["swiss_local"]
+    assert maps.attrs["swiss_transforms"] == '{"rate": "softplus"}'
+    parts = az_swiss.subposteriors(merged, model=rates(TABLE))
+    opened = open_merged(merged, "posterior")
+    for position, part in enumerate(parts.values()):
+        draws = groups_of(part)["posterior"]
+        moved = groups_of(merged)["posterior"].isel(chain=opened.chains_of(position))
+        moved = moved["rate"].sel(site=draws["site"].values)
+        steps = np.log(np.expm1(moved)).values - np.log(np.expm1(draws["rate"])).values
+        # the map moves what is given the level by a multiple of how far the level went
+        level = groups_of(merged)["posterior"]["level"].isel(chain=opened.chains_of(position))
+        change = level.values - draws["level"].values
+        slopes = np.sum(steps * change[..., None], axis=(0, 1)) / np.sum(change**2)
+        np.testing.assert_allclose(steps, change[..., None] * slopes, atol=1e-6)
+
+
 def test_a_folder_of_other_transforms_is_refused(tmp_path):
     short = {**DIVIDED, "draws": 300, "certify": False, "folder": tmp_path}
     first = az_swiss.sample(build, TABLE, transforms=SOFTPLUS, **short)
