@@ -3,6 +3,7 @@
 Nothing here imports PyMC before a model is there; a user who has one has imported it.
 """
 
+import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -55,6 +56,20 @@ def batch_space(model: Any, axes: Mapping[str, int], shared: Sequence[str], **op
     from arviz_swiss.pymc.batch_space import BatchSpace
 
     return BatchSpace(model, axes, shared, **options)
+
+
+def with_transforms(model: Any, described: str, where: str) -> Any:
+    """Return a PyMC model on the real lines that a merge records, as JSON, of its variables."""
+    from arviz_swiss.pymc.value_transforms import follow_transforms
+
+    return follow_transforms(model, json.loads(described), where)
+
+
+def change_transforms(model: Any, choices: Mapping[str, Any], where: str) -> Any:
+    """Return a PyMC model with some positive variables on other real lines, by name."""
+    from arviz_swiss.pymc.value_transforms import change_transforms as changed
+
+    return changed(model, choices, where)
 
 
 def depending(model: Any, names: Sequence[str]) -> Collection[str]:

@@ -390,5 +390,5 @@ def test_chains_that_do_not_move_are_told(monkeypatch):
             pm.Potential("spike", -1e12 * abs(model["level"] - 1.0))
         return model
 
-    with pytest.raises(EvaluationFailed, match='batch "b.*fewer and larger batches'):
+    with pytest.raises(EvaluationFailed, match=r'batch "b.*fewer and larger batches'):
         az_swiss.sample(nowhere, TABLE, **SHORT)
