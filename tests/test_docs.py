@@ -33,25 +33,41 @@ def python_blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.slow
-def test_the_readme_examples_run_one_after_the_other_in_an_empty_folder(tmp_path):
-    script = tmp_path / "pasted.py"
-    script.write_text("\n".join(python_blocks(ROOT / "README.md")))
+def run_blocks(page, folder):
+    """Run a page's Python blocks as one script in an empty folder, and return what they print."""
+    script = folder / "pasted.py"
+    script.write_text("\n".join(python_blocks(page)))
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     ran = subprocess.run(
         [sys.executable, script.name],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"^mu +(2\.9|3\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
-    assert re.search(r"^sigma +(1\.9|2\.0)", ran.stdout, flags=re.MULTILINE), ran.stdout
-    assert "Nothing speaks against this merge" in ran.stdout
-    assert re.search(r"^Certified \(k-hat ", ran.stdout, flags=re.MULTILINE), ran.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["pasted.py"]
+    assert [path.name for path in folder.iterdir()] == ["pasted.py"]
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_the_readme_examples_run_one_after_the_other_in_an_empty_folder(tmp_path):
+    printed = run_blocks(ROOT / "README.md", tmp_path)
+    assert re.search(r"^mu +(2\.9|3\.0)", printed, flags=re.MULTILINE), printed
+    assert re.search(r"^sigma +(1\.9|2\.0)", printed, flags=re.MULTILINE), printed
+    assert "Nothing speaks against this merge" in printed
+    assert re.search(r"^Certified \(k-hat ", printed, flags=re.MULTILINE), printed
+
+
+@pytest.mark.slow
+def test_the_page_on_groups_runs_and_both_of_its_ways_are_certified(tmp_path):
+    page = ROOT / "docs" / "groups.md"
+    printed = run_blocks(page, tmp_path)
+    assert 'merged by "swiss" from tilted sub-posteriors' in printed
+    assert "4000 observations" in printed
+    verdicts = re.findall(r"^(\w+) \(k-hat ", printed, flags=re.MULTILINE)
+    assert verdicts == ["Certified"] * 3, printed
 
 
 def test_the_readme_example_has_ten_lines():

@@ -57,7 +57,8 @@ def certify(
         As `merge` or `refine` returned it, by a method that moves the batches' draws.
     densities : sequence, or mapping of batch label to density
         One a batch, as `refine` takes them: merged draws are weighed by what each batch was sampled
-        from, which a density of all the data does not tell.
+        from, which a density of all the data does not tell. Where batches have variables of their
+        own, the PyMC model of each.
     build, data, groups, stratify : optional
         Instead of `densities`, as in `refine`.
     draws : int, optional
@@ -82,25 +83,32 @@ def certify(
         Carlo errors `mahalanobis_error` and `covariance_error`; `overlap_error`, of the log weights
         where batches barely overlap. Where the object holds a pilot, as `sample` makes it,
         `pilot_khat` and `pilot_effective_size` of `pilot_draws` draws say what the pilot's Gaussian
-        alone would have got. The attribute `status` is "certified", "usable" or "not
-        certified", `reason` and `remedy` say why and what to do; `report` writes them out.
+        alone would have got. Where batches have variables of their own, `group_khat` is the largest
+        k-hat of a batch's integrals over those of one group, `integral_noise` what these leave in
+        the log weights, and `batch_offset` and `batch_width` are NaN. The attribute `status` is
+        "certified", "usable" or "not certified", `reason` and `remedy` say why and what to do;
+        `report` writes them out.
 
         Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
         direction by more than 20%, beyond Monte Carlo error, and k-hat is below .5, or below .7
         where over 90% of the draws are effective. Otherwise they are usable with the weights
         (`resample`) up to a k-hat of .7, and not certified above. Nor are they where a batch's
         draws do not come from its density at the powers that `merge` was told, where the batches
-        do not overlap, or where too few draws were weighed to tell.
+        do not overlap, or where too few draws were weighed to tell. Where batches have variables of
+        their own, a shared parameter that is skewed by more than .3 makes draws usable at best.
 
     Raises
     ------
     ValueError
-        When draws were newly made (their density is not known), the batches have latent variables
-        of their own, their priors differ, a density is not finite or of other rows than its
-        batch's, several batches have the same one, or `data` are not those that were divided.
+        When draws were newly made (their density is not known), the batches have variables of
+        their own and were not refined, their priors differ, a density is not finite or of other
+        rows than its batch's, several batches have the same one, or `data` are not those that were
+        divided.
     TypeError
-        When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
-        both.
+        When a density lacks methods, or is no PyMC model though batches have variables of their
+        own, or neither `densities` nor `build` and `data` are given, or both.
+    RuntimeError
+        When the density of a batch with variables of its own is no product over groups.
 
     Warns
     -----
@@ -132,6 +140,14 @@ def certify(
     first, `batch_width` how many times too wide by the second: another than 1 if `merge` was told
     the wrong kind or powers. Errors are by the effective size of each series. Parameters with an
     edge, where points fell outside, are left out, since neither holds for them.
+
+    Where batches have variables :math:`\alpha` of their own, in groups with densities :math:`f_g`,
+    a draw :math:`\theta` of batch b that was moved to y has the weight
+
+    .. math:: w(y) = p(y) \prod_g \int f_g(y, \alpha) d\alpha / \int t_b(\theta, \alpha) d\alpha
+
+    with the tilted distribution :math:`t_b` of `refine`, relative to the mean weight of the batch.
+    Integrals are by importance sampling around the mode of each group.
 
     References
     ----------

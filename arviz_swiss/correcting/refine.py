@@ -77,7 +77,8 @@ def refine(
     SwISS is exact for Gaussian sub-posteriors. For others the merged mean can be off by more than a
     posterior standard deviation when batches are small. Each round takes the gradient of the log
     density of all data at some merged draws, corrects the mean and the covariance by what it says,
-    and maps all draws to the new moments. Their shape is kept.
+    and maps all draws to the new moments. Their shape is kept. Batches with variables of their own,
+    such as random effects, are sampled anew instead, see Notes.
 
     Parameters
     ----------
@@ -90,7 +91,8 @@ def refine(
         ``log_likelihood(x)``, ``grad_log_prior(x)`` and ``grad_log_likelihood(x)``. They take
         points as a (points, parameters) array, in the space of the merge and in the order of
         ``merged["swiss_transform"]["parameter"]``, and return (points,) arrays, the gradients
-        (points, parameters). No powers.
+        (points, parameters). No powers. Where batches have variables of their own: the PyMC model
+        of each batch.
     build, data : callable and object, optional
         Instead of `densities`: the function and the data of `sample_batches`. The batches' rows are
         found again by what the merged object records.
@@ -132,15 +134,20 @@ def refine(
         about the merge. Groups that belong to the draws before, such as predictions and a
         certificate, are left out.
 
+        Where batches have variables of their own, all draws are new, the kind is "tilted", and
+        the group `swiss_sites` holds what each batch says of the shared parameters.
+
     Raises
     ------
     ValueError
-        When the batches have latent variables of their own, priors differ, a density is not finite,
-        densities are not of the rows that were merged, each once, or `data` are not those that were
-        divided.
+        When priors differ, a density is not finite, densities are not of the rows that were merged,
+        each once, or `data` are not those that were divided.
     TypeError
-        When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
-        both.
+        When a density lacks methods, or is no PyMC model though batches have variables of their
+        own, or neither `densities` nor `build` and `data` are given, or both.
+    RuntimeError
+        When a batch's own variables cannot be sampled together with what the others say of the
+        shared ones, as where they have no mode.
 
     Warns
     -----
@@ -163,6 +170,29 @@ def refine(
 
     :math:`M` made symmetric, and its effect on the precision limited to factors of .2 to 5 a round.
     One round is exact for a Gaussian posterior.
+
+    Where batches have variables :math:`\alpha_b` of their own, each round samples every batch from
+    its *tilted* distribution, with the prior to the power of its share :math:`a_b` of the rows and
+    a Gaussian that stands for the other batches, the sum of their sites :math:`(P_c, r_c)` [1]_,
+
+    .. math:: t_b \propto p(\theta)^{a_b} f_b(\theta, \alpha_b) \exp \sum_{c \ne b}
+        (r_c' \theta - \theta' P_c \theta / 2),
+
+    in coordinates :math:`\theta = \mu + L z, \alpha_b = m_b + G_b z + S_b u` in which z and u are
+    about standard normal. The gradient by z at its draws is a score of the marginal of z, by
+    Fisher's identity. Regressed as :math:`s + z = c_b + M_b z + \ldots`, with control variates made
+    of u, it changes the site's precision by :math:`-(M_b + M_b') / 2` and its shift by :math:`c_b`,
+    and the pooled precision and mean are, in z,
+
+    .. math:: P_{new} = I - \sum_b (M_b + M_b') / 2, \quad
+        \mu_{new} = P_{new}^{-1} \sum_b c_b.
+
+    Draws of the last round are moved to these moments, those of :math:`\alpha_b` with them.
+
+    References
+    ----------
+    .. [1] Vehtari et al. (2020), Expectation propagation as a way of life, Journal of Machine
+       Learning Research 21. https://doi.org/10.48550/arXiv.1412.4869
 
     Examples
     --------

@@ -69,14 +69,14 @@ def sample(
     draws : int, default 4000
         About how many draws there shall be in all; more if the batches' moments need them.
     groups, stratify : array-like or hashable, optional
-        One label per row, or the name of a column of `data`: rows that stay together, and values
-        that are spread evenly. See `partition`.
+        One label per row, or the name of a column of `data`: rows that stay together, which random
+        effects need, and values that are spread evenly. See `partition`.
     shared : str or sequence of str, optional
         Columns with factors whose effects all batches share, though a batch may lack some of their
         levels, such as months beside `groups` of sites: as in `sample_batches`.
     kind : {"inflated", "fractionated", "full_prior"}, optional
-        What each batch samples, as in `sample_batches`. When absent "inflated", or "fractionated"
-        where batches have variables of their own.
+        What each batch samples, as in `sample_batches`. When absent "inflated"; where batches have
+        variables of their own they are sampled in rounds, see Notes.
     method : str, default "swiss"
         How to merge, as in `merge`.
     transforms : mapping of variable to {"log", "softplus"}, optional
@@ -117,7 +117,8 @@ def sample(
     BatchError
         If some batches failed. With `folder`, the others are kept for the next call.
     ValueError, TypeError
-        If the arguments or the model cannot be used, or `folder` was made with others.
+        If the arguments or the model cannot be used, or `folder` was made with others; if batches
+        have variables of their own and `groups` is missing, or a group is in several batches.
 
     Warns
     -----
@@ -142,11 +143,15 @@ def sample(
     fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
     without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`. Every batch is then
-    sampled in rounds of expectation propagation, with what the others say of the shared parameters
-    as its prior: at least 320 draws of 10 groups or more. Effects of all groups are side by side
-    in the result, in the order of the model of all rows. With `kind` or `nuts_sampler`, or without
-    `refine`, batches are sampled with a full warm-up and merged first.
+    Batches with variables of their own, such as random effects, need `groups`. The pilot is found
+    by rounds over the first batch alone. Rounds over all batches follow, as `refine` does them:
+    each batch is sampled with what the others know of the shared parameters as its prior. The draws
+    of the last round are merged, and certified by integrals over the variables of each group. All
+    groups of all batches are in the result, side by side; what is effective of their draws are
+    those of their own batch, about `draws` over the number of batches. With `kind`, `nuts_sampler`
+    or ``refine=False``, and where the pilot fails, batches are sampled one by one instead, by
+    default as "fractionated", with a full warm-up, and merged before they are refined. Where the
+    density is no product over groups the result is not certified, and the report says why.
 
     Examples
     --------
@@ -165,6 +170,23 @@ def sample(
     'certified'
     >>> print(round(float(merged["posterior"]["mu"].mean()), 1))
     3.0
+
+    With effects of 40 sites, of 25 rows each, that stay together:
+
+    >>> def build_sites(rows):
+    ...     sites, index = np.unique(rows["site"], return_inverse=True)
+    ...     with pm.Model(coords={"site": sites}) as model:
+    ...         mu, tau = pm.Normal("mu", 0, 10), pm.HalfNormal("tau", 2)
+    ...         effect = pm.Normal("effect", mu, tau, dims="site")
+    ...         pm.Normal("y", effect[index], 2, observed=rows["y"])
+    ...     return model
+    >>> sites = np.repeat(np.arange(40), 25)
+    >>> rows = {"site": sites, "y": y[:1000] + np.random.default_rng(2).normal(size=40)[sites]}
+    >>> merged = az_swiss.sample(
+    ...     build_sites, rows, batches=2, groups="site", random_seed=1, progressbar=False
+    ... )
+    >>> merged["posterior"]["effect"].sizes["site"], merged["swiss_certificate"].attrs["status"]
+    (40, 'certified')
     """
     clock = Clock()
     _check_arguments(method, certify, {"draws": draws, "chains": chains, "batches": batches})
