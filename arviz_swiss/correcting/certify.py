@@ -1,6 +1,5 @@
 """certify(): weigh merged draws against the full posterior."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -21,7 +20,7 @@ from arviz_swiss.correcting.pilot import draw_pilot
 from arviz_swiss.correcting.refine_local import local_axes, only_models
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.powers import TILTED
@@ -194,7 +193,7 @@ def certify(
     result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
     record = read_certificate(result)
     if record is not None and not record.is_certified:
-        warnings.warn(record.describe(), MergeWarning, stacklevel=2)
+        warn(record.describe())
     return containers.build(result, opened.container, containers.root_attrs(merged))
 
 

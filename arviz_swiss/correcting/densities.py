@@ -11,13 +11,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from arviz_swiss.correcting.belonging import advice, check_rows, check_union
+from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import Layout, layout_of
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.labels import by_batch, named
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.models import is_model, plain_model
+from arviz_swiss.merging.models import is_model, plain_model, with_transforms
 from arviz_swiss.parallel.division import divide_again
+from arviz_swiss.parallel.levels import share_recorded
 from arviz_swiss.parallel.partition import take
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
@@ -165,7 +167,7 @@ def batch_densities(opened: Merged, source: Source) -> dict[str, Any]:
         for label, density, place in zip(labels, densities, places, strict=True)
     }
     check_rows(matched, opened, advice(opened, source.is_built))
-    return matched
+    return _as_merged(matched, opened)
 
 
 def summed_densities(opened: Merged, source: Source) -> dict[str, Any]:
@@ -185,7 +187,18 @@ def summed_densities(opened: Merged, source: Source) -> dict[str, Any]:
             '{f"part {i}": density for i, density in enumerate(densities)}. Otherwise pass one a '
             "batch, in their order, or a mapping by batch label."
         )
-    return parts
+    return _as_merged(parts, opened)
+
+
+def _as_merged(densities: Mapping[str, Any], opened: Merged) -> dict[str, Any]:
+    """Return the densities, PyMC models on the real lines that the merge records."""
+    described = opened.attrs.get(schema.TRANSFORMS, "{}")
+    return {
+        label: with_transforms(density, described, f'density "{label}"')
+        if is_model(density)
+        else density
+        for label, density in densities.items()
+    }
 
 
 def parts_of(densities: Any, labels: Sequence[str]) -> dict[str, Any]:
@@ -213,11 +226,12 @@ def _built(opened: Merged, source: Source) -> list[Any]:
             "pass a mapping of batch label to density."
         )
     assert source.build is not None
+    data = share_recorded(source.data, opened.attrs)
     indices = divide_again(
-        source.data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
+        data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
     )
     rows = dict(zip(sampled, indices, strict=True))
-    return [_build_batch(source.build, take(source.data, rows[label]), label) for label in labels]
+    return [_build_batch(source.build, take(data, rows[label]), label) for label in labels]
 
 
 def _build_batch(build: Callable[[Any], Any], data: Any, label: str) -> Any:

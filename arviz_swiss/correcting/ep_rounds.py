@@ -15,7 +15,8 @@ from arviz_swiss.parallel.progress import Bar
 ROUGH_A_PARAMETER, ROUGH = 6, 120
 # In posterior sds: after a shorter step the rounds are as long as the result needs.
 NEAR = 0.5
-# Of the step in posterior sds: more error than this asks for more draws, at most so many times.
+# Of the step in posterior sds: more error than this asks for more draws, at most so many times as
+# were wanted.
 STEP_ERROR, MORE = 0.1, 4.0
 
 SampleAll = Callable[[Mapping[str, Tilt]], dict[str, Tilted]]
@@ -54,11 +55,12 @@ def propagate(
     effort: Effort,
     rng: np.random.Generator,
     bar: Bar,
+    enough: Callable[[Sequence[Round]], bool] = settled,
 ) -> Propagated:
     """Run rounds until mean and precision change by no more than their noise.
 
     `shares` are each batch's of the prior, and at first of the pooled precision. Rounds are short
-    until the pooled Gaussian is near.
+    until the pooled Gaussian is near. `enough` tells by the rounds whether these were the last.
     """
     size = start.mean.size
     mean, factor = start.mean, np.linalg.cholesky(start.covariance)
@@ -94,7 +96,7 @@ def propagate(
         mean, factor = mean + factor @ step.mean, factor @ white_factor(step)
         places = {label: tilted[label].conditional.centre for label in shares}
         history.append(_round(mean, factor, step))
-        if draws >= effort.draws and step.damping == 1 and settled(history):
+        if draws >= effort.draws and step.damping == 1 and enough(history):
             break
         draws = _next_draws(history, draws, effort.draws)
     return Propagated(
@@ -127,5 +129,5 @@ def _next_draws(history: Sequence[Round], draws: int, wanted: int) -> int:
         return draws
     if draws < wanted:
         return wanted
-    more = np.clip((last.step_error / STEP_ERROR) ** 2, 1.0, MORE)
-    return int(np.ceil(draws * more))
+    more = max((last.step_error / STEP_ERROR) ** 2, 1.0)
+    return int(np.ceil(min(draws * more, MORE * wanted)))

@@ -16,8 +16,9 @@ from arviz_swiss.correcting.tilted import Tilt, Tilted
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container, Groups
 from arviz_swiss.data.messages import warn
+from arviz_swiss.merging.models import imputed_names
 from arviz_swiss.merging.powers import TILTED
-from arviz_swiss.merging.records import Doubt
+from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.tilted import merge_tilted
 from arviz_swiss.parallel.progress import progress
 
@@ -57,6 +58,7 @@ def propagate_models(
     effort: Effort,
     *,
     attrs: Mapping[str, Any],
+    coords: Mapping[str, Any],
     executor: Any,
     rng: np.random.Generator,
     progressbar: bool,
@@ -64,30 +66,35 @@ def propagate_models(
     """Sample the batches of these models in rounds, and merge the draws of the last one.
 
     `start` are moments of the shared parameters to begin with, `rows` the number of each batch's,
-    where known, and `attrs` what all draws say of the run.
+    where known, `attrs` what all draws say of the run, and `coords` the order of groups.
     """
     counts = rows or dict.fromkeys(models, 1)
     shares = {label: counts[label] / sum(counts.values()) for label in models}
+    total = (effort.rounds + 1) * len(models)
     with (
-        progress(effort.rounds * len(models), "Refining", progressbar, unit="batch") as bar,
+        progress(total, "Refining", progressbar, unit="batch") as bar,
         evaluating(models, space, executor, bar) as evaluate,
     ):
         propagated = propagate(_sampling(evaluate), start, shares, effort, rng, bar)
-        bar.finish()
+        bar.stage("writing the draws")
         written = evaluate(
             {
                 label: [Written(tilted.shared, tilted.local)]
                 for label, tilted in propagated.tilted.items()
             }
         )
+        bar.stage(count_rounds(len(propagated.history)))
+        bar.finish()
     idatas = {}
     for label, (groups,) in written.items():
-        own = _batch_attrs(label, shares[label], rows, space.axes)
+        local = [*space.axes, *imputed_names(models[label])]
+        own = _batch_attrs(label, shares[label], rows, local)
         idatas[label] = _container(groups, propagated.tilted[label], {**attrs, **own})
     doubt = doubt_steps(Rounds(propagated.history, list(models)))
     if doubt is not None:
         warn(f"{doubt.what}. {doubt.remedy}")
-    return _merged(idatas, space, start, propagated, next(iter(models.values())), doubt)
+    first = next(iter(models.values()))
+    return _merged(idatas, space, start, propagated, first, coords, doubt)
 
 
 def _sampling(evaluate: Evaluate) -> SampleAll:
@@ -104,6 +111,7 @@ def _merged(
     start: Gaussian,
     propagated: Propagated,
     model: Any,
+    coords: Mapping[str, Any],
     doubt: Doubt | None,
 ) -> Container:
     """Return the merged object, with the rounds and the sites."""
@@ -112,7 +120,7 @@ def _merged(
         label: _by_scores(propagated.tilts[label], tilted)
         for label, tilted in propagated.tilted.items()
     }
-    merged = merge_tilted(idatas, space.parameters, last, sources, propagated.sites, model)
+    merged = merge_tilted(idatas, space.parameters, last, sources, propagated.sites, model, coords)
     contents = containers.read(merged)
     maps = contents.groups[schema.TRANSFORM]
     places = [space.parameters.index(name) for name in maps["parameter"].values.astype(str)]

@@ -1,6 +1,6 @@
 """refine(): remove the error of a merge by gradient rounds over the batches' densities."""
 
-import warnings
+import json
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -37,13 +37,13 @@ from arviz_swiss.correcting.rounds import (
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.layout import move
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.pack import labelled
 from arviz_swiss.merging.records import Doubt, count_rounds
-from arviz_swiss.merging.space import Space
+from arviz_swiss.merging.space import Space, checked_choices
 from arviz_swiss.parallel.progress import Bar, progress
 
 # At most so many gradient rounds, unless the user says otherwise.
@@ -115,7 +115,9 @@ def refine(
         Seed of the choice of points.
     group : str, default "posterior"
     transforms : mapping of variable to transform, optional
-        Your own transform objects, if you merged with any: a merged object cannot hold them.
+        Your own transform objects, if you merged with any: a merged object cannot hold them. Where
+        batches have variables of their own: "log" or "softplus" for positive ones, in which rounds
+        are done from there on, such as ``{"tau": "softplus"}`` for a scale near zero.
     model : pymc.Model, optional
         The model that you merged with, if any, likewise; the first density when absent.
     progressbar : bool, default True
@@ -239,12 +241,14 @@ def refine(
         return refine_local(
             opened,
             matched if local else one_model_a_batch(opened, source),
+            transforms=transforms,
             draws=draws,
             rounds=rounds,
             executor=executor,
             rng=generator(random_seed),
             progressbar=progressbar,
         )
+    _check_no_names(transforms, opened)
     rounds = rounds or ROUNDS
     first = next(iter(matched.values()))
     space = opened.space(transforms, model or (first if is_model(first) else None))
@@ -265,13 +269,24 @@ def refine(
     undone = doubt_undone(done, wrong)
     doubt = undone or _doubt_result(opened, done, advice(opened, source.is_built))
     if doubt is not None:
-        warnings.warn(f"{doubt.what}. {doubt.remedy}", MergeWarning, stacklevel=2)
+        warn(f"{doubt.what}. {doubt.remedy}")
     result = containers.read(merged, group).groups
     if undone is None:
         moved = _moved(opened, space, start, done.history[-1].moments)
         result = as_given(moved, result)
     result = {**result, schema.TRANSFORM: recorded(opened.maps, start, done.history, doubt)}
     return containers.build(result, opened.container, containers.root_attrs(merged))
+
+
+def _check_no_names(choices: Mapping[str, Any] | None, opened: Merged) -> None:
+    """Refuse to change where all variables were merged."""
+    merged = json.loads(opened.attrs.get(schema.TRANSFORMS, "{}"))
+    for name, choice in checked_choices(choices).items():
+        if isinstance(choice, str) and choice != merged.get(name):
+            raise ValueError(
+                f'transforms={{"{name}": "{choice}"}}: draws are refined where they were merged. '
+                "Merge them with that transform, or sample(..., transforms=) from the start."
+            )
 
 
 def _check_counts(opened: Merged, **counts: int) -> None:

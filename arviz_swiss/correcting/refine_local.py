@@ -10,8 +10,15 @@ from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities
 from arviz_swiss.correcting.propagation import plan_effort, propagate_models
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container
+from arviz_swiss.data.transforms import is_own, resolve
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.models import is_model, local_names, unconstrained_rows
+from arviz_swiss.merging.models import (
+    change_transforms,
+    is_model,
+    local_names,
+    unconstrained_rows,
+)
+from arviz_swiss.merging.space import checked_choices
 
 
 def has_local(opened: Merged, densities: Mapping[str, Any]) -> bool:
@@ -24,6 +31,7 @@ def refine_local(
     opened: Merged,
     models: Mapping[str, Any],
     *,
+    transforms: Mapping[str, Any] | None,
     draws: int,
     rounds: int | None,
     executor: Any,
@@ -31,6 +39,11 @@ def refine_local(
     progressbar: bool,
 ) -> Container:
     """Sample every batch anew, in rounds of expectation propagation from the merged moments on."""
+    choices = _named(transforms)
+    models = {
+        label: change_transforms(model, choices, f'batch "{label}"')
+        for label, model in models.items()
+    }
     first = next(iter(models.values()))
     parameters, start = _start(opened, first)
     own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
@@ -41,10 +54,17 @@ def refine_local(
         _rows(opened),
         plan_effort(len(parameters), len(models), draws, rounds),
         attrs={name: value for name, value in opened.attrs.items() if name not in own},
+        coords=_group_labels(opened),
         executor=executor,
         rng=rng,
         progressbar=progressbar,
     )
+
+
+def _named(transforms: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return transforms by name; objects are of no use to rounds, which begin from own scales."""
+    choices = checked_choices(transforms)
+    return {name: choice for name, choice in choices.items() if not is_own(resolve(choice, name))}
 
 
 def _start(opened: Merged, model: Any) -> tuple[tuple[str, ...], Gaussian]:
@@ -62,6 +82,12 @@ def local_axes(opened: Merged, model: Any) -> dict[str, int]:
             dims, dim = moved[name].attrs["dims"], moved[name].attrs["dim"]
             axes[name] = list(dims).index(dim) - len(SAMPLE_DIMS)
     return axes
+
+
+def _group_labels(opened: Merged) -> dict[str, Any]:
+    """Return the labels along the merged draws' dimensions, whose order shall stay."""
+    draws = opened.draws
+    return {str(dim): draws[dim].values for dim in draws.dims if dim in draws.coords}
 
 
 def _rows(opened: Merged) -> dict[str, int] | None:

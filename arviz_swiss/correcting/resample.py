@@ -1,6 +1,5 @@
 """resample(): unweighted draws by the weights of a certificate."""
 
-import warnings
 from os import PathLike
 from typing import Any
 
@@ -12,7 +11,7 @@ from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.merged import MERGED, read_whole
 from arviz_swiss.merging.records import NOT_CERTIFIED, Certificate, read_certificate
 
@@ -99,7 +98,7 @@ def resample(
     chains_returned, length = _shape(draws, certificate["log_weight"].size)
     kept, picked, lost = _split(groups, group)
     if losses := _losses(groups, group, record, chains_returned * length, lost):
-        warnings.warn(losses, MergeWarning, stacklevel=2)
+        warn(losses)
     shares = np.exp(certificate["log_weight"].transpose(*containers.SAMPLE_DIMS).values)
     rng = generator(random_seed)
     positions = weights.resampled(shares.ravel() / shares.sum(), chains_returned * length, rng)

@@ -23,8 +23,13 @@ from arviz_swiss.base.hmc import NoStart, sample_chains
 from arviz_swiss.base.sites import Change, Site, site_change
 from arviz_swiss.correcting.evaluation import EvaluationFailed
 
-# Chains that hardly move, or diverge, are begun anew with so many times the warm-up.
+# Where chains hardly move, or diverge, all are begun anew with so many times the warm-up.
 LONGER, LEAST_ACCEPTED = 5, 0.5
+REMEDY = (
+    "Use fewer and larger batches; or write the local variables so that they are nearer to normal "
+    "given the shared ones: centred where groups have many rows, in units of their scale where "
+    "they have few."
+)
 
 
 class JointDensity(Protocol):
@@ -68,7 +73,7 @@ class Tilt(NamedTuple):
         except (NoConditional, NoStart) as error:
             raise EvaluationFailed(
                 f'batch "{label}": its variables could not be sampled together with what the other '
-                f"batches say of the shared ones: {error}."
+                f"batches say of the shared ones: {str(error).rstrip('.')}. {REMEDY}"
             ) from error
 
 
@@ -112,17 +117,24 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
         return values, np.concatenate([by_z, by_u], axis=1)
 
     rng = np.random.default_rng(tilt.seed)
+    white = rng.standard_normal((tilt.chains, size + begin.size))
     for warmup in (tilt.tune, LONGER * tilt.tune):
         chains = sample_chains(
             log_density,
-            rng.standard_normal((tilt.chains, size + begin.size)),
+            white,
             tune=warmup,
             draws=tilt.draws,
             rng=rng,
             target_accept=tilt.target_accept,
         )
-        if chains.acceptance.mean(axis=1).min() > LEAST_ACCEPTED and not chains.diverging.any():
+        moving = chains.acceptance.mean(axis=1) > LEAST_ACCEPTED
+        if moving.all() and not chains.diverging.any():
             break
+        if moving.any():
+            # one chain that began where it cannot move makes the steps of all too short
+            white = chains.draws[rng.choice(np.flatnonzero(moving), tilt.chains), -1]
+    if not moving.any():
+        raise NoStart("no chain moves")
     shared, local = place(chains.draws)
     return Tilted(
         shared,

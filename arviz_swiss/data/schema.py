@@ -35,6 +35,7 @@ PARTITION = "swiss_partition"
 DATA = "swiss_data"
 GROUPS_BY = "swiss_groups"
 STRATIFY_BY = "swiss_stratify"
+SHARED = "swiss_shared"
 SETTINGS = "swiss_settings"
 VERSION = "swiss_version"
 PYMC_VERSION = "swiss_pymc_version"
@@ -159,6 +160,7 @@ ATTRIBUTES = {
         DATA: "Fingerprint of the data that were divided.",
         GROUPS_BY: "The column whose groups were kept together, if it was given by name.",
         STRATIFY_BY: "The column that was spread evenly, if it was given by name.",
+        SHARED: "Columns whose levels in all rows every batch was told, as JSON.",
         RESAMPLED: "The verdict under which `resample` drew.",
     },
     TRANSFORM: {

@@ -28,6 +28,15 @@ def _same(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def _from_softplus(values: np.ndarray) -> np.ndarray:
+    """Return log(exp(value) - 1), without overflow, and with digits left near zero."""
+    return values + np.log(-np.expm1(-values))
+
+
+def _to_softplus(values: np.ndarray) -> np.ndarray:
+    return np.logaddexp(0, values)
+
+
 def _from_interval(values: np.ndarray, low: float, high: float) -> np.ndarray:
     # exact near both bounds
     return np.log(values - low) - np.log(high - values)
@@ -116,6 +125,7 @@ NAMED = {
     transform.name: transform
     for transform in (
         Transform("log", "log", np.log, np.exp),
+        Transform("softplus", "softplus", _from_softplus, _to_softplus),
         _interval(0, 1)._replace(name="logit", choice="logit"),
         Transform("simplex", "simplex", _from_simplex, _to_simplex),
         Transform("ordered", "ordered", _from_ordered, _to_ordered),

@@ -15,7 +15,7 @@ from arviz_swiss.data import schema, transforms
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.merging.batches import Batch, is_missing_values, own_dims
 from arviz_swiss.merging.match import Matched
-from arviz_swiss.merging.models import batch_space, depending
+from arviz_swiss.merging.models import batch_space, depending, with_transforms
 from arviz_swiss.merging.space import MODEL, Arrays, TransformSpace, check_only_none, required
 
 
@@ -134,6 +134,7 @@ def restore_local_space(
         for name, array in maps.data_vars.items()
         if name in free
     }
+    model = with_transforms(model, maps.attrs[schema.TRANSFORMS], "model")
     space = batch_space(
         model,
         axes,

@@ -119,10 +119,11 @@ def merge(
         the posterior of the remaining data under the prior's remaining share. The attribute
         `swiss_stands_for` says so.
     transforms : mapping of variable to transform, optional
-        Where to merge a constrained variable: "log", "logit", ("interval", low, high), "simplex",
-        "ordered", "cholesky", "cholesky_corr", or an object with ``forward`` and ``backward``.
-        Draws are merged in unconstrained space and mapped back. None keeps a variable on its own
-        scale, also with `model`. Batch-local variables are moved where their transform leads, too.
+        Where to merge a constrained variable: "log", "softplus", "logit", ("interval", low, high),
+        "simplex", "ordered", "cholesky", "cholesky_corr", or an object with ``forward`` and
+        ``backward``. Draws are merged in unconstrained space and mapped back. None keeps a variable
+        on its own scale, also with `model`. Batch-local variables are moved where their transform
+        leads, too.
     var_names : str or sequence of str, optional
         Variables to merge, as in ArviZ (``"~name"`` leaves one out).
     filter_vars : {None, "like", "regex"}, optional

@@ -3,6 +3,7 @@
 Nothing here imports PyMC before a model is there; a user who has one has imported it.
 """
 
+import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -57,6 +58,20 @@ def batch_space(model: Any, axes: Mapping[str, int], shared: Sequence[str], **op
     return BatchSpace(model, axes, shared, **options)
 
 
+def with_transforms(model: Any, described: str, where: str) -> Any:
+    """Return a PyMC model on the real lines that a merge records, as JSON, of its variables."""
+    from arviz_swiss.pymc.value_transforms import follow_transforms
+
+    return follow_transforms(model, json.loads(described), where)
+
+
+def change_transforms(model: Any, choices: Mapping[str, Any], where: str) -> Any:
+    """Return a PyMC model with some positive variables on other real lines, by name."""
+    from arviz_swiss.pymc.value_transforms import change_transforms as changed
+
+    return changed(model, choices, where)
+
+
 def depending(model: Any, names: Sequence[str]) -> Collection[str]:
     """Return the deterministics that depend on the named free variables; none without a model."""
     if model is None:
@@ -80,7 +95,6 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     """
     if hasattr(space, "axes"):
         from arviz_swiss.pymc.joint_density import ModelJointDensity
-        from arviz_swiss.pymc.observed import imputed_names
 
         local = [*space.axes, *imputed_names(model)]
         return ModelJointDensity(model, space.parameters, local, space.axes, label)
@@ -89,10 +103,15 @@ def model_density(model: Any, space: Any, label: str) -> Any:
     return ModelDensity(model, space, label=label)
 
 
+def imputed_names(model: Any) -> list[str]:
+    """Return the names of a PyMC model's missing outcomes."""
+    from arviz_swiss.pymc.observed import imputed_names as names_of
+
+    return list(names_of(model))
+
+
 def local_names(model: Any, shared: Collection[str]) -> list[str]:
     """Return a PyMC model's free variables beside the shared ones, but for missing outcomes."""
-    from arviz_swiss.pymc.observed import imputed_names
-
     missing = imputed_names(model)
     names = [variable.name for variable in model.free_RVs]
     return [name for name in names if name not in shared and name not in missing]

@@ -13,14 +13,19 @@ from arviz_swiss.data.layout import Layout, Variable, layout_of, place
 from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.batches import Batch, load_arrays
 from arviz_swiss.merging.match import Matched
-from arviz_swiss.merging.models import model_space
+from arviz_swiss.merging.models import model_space, with_transforms
 
 Arrays = dict[str, np.ndarray]
 
 # Draws by which to see whether the model computes a deterministic as the sampler did.
 TRIED = 5
 # PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
-WITHOUT_MODEL = {"log": "log", "logodds": "logit"}
+WITHOUT_MODEL = {
+    "log": "log",
+    "logodds": "logit",
+    "softplus": "softplus",
+    "log_exp_m1": "softplus",
+}
 MODEL = "model"
 
 
@@ -175,7 +180,8 @@ def restore_space(
     described = draws.attrs.get(schema.TRANSFORMS, "{}")
     if draws.attrs.get(schema.SPACE) != MODEL:
         return TransformSpace(transforms.restore(described, choices), names)
-    whole = model_space(required(model), names, ())
+    model = with_transforms(required(model), described, "model")
+    whole = model_space(model, names, ())
     stay = [name for name in whole.transforms if name not in json.loads(described)]
     return model_space(model, names, stay).fitted_to(layout_of(draws, names))
 

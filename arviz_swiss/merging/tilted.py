@@ -30,17 +30,18 @@ def merge_tilted(
     sources: Mapping[str, Gaussian],
     sites: Mapping[str, Site],
     model: Any,
+    coords: Mapping[str, Any],
 ) -> Container:
     """Move the batches' draws to the pooled moments, and put local variables side by side.
 
     `parameters` are the labels of the pooled moments, and of `sources`, those that the batches'
     tilted distributions have by their scores; `sites` are in coordinates that are white by the
-    pooled ones.
+    pooled ones; `coords` give the order of groups, as the `model` of one batch does not.
     """
     with opened(idatas, schema.POSTERIOR) as (batches, container):
         powers = resolve_powers(batches, None, None)
         matched = match(batches, None, None, free_variables(model))
-        flat = flatten(matched, powers, None, model)
+        flat = flatten(matched, powers, None, model)._replace(coords=dict(coords))
         places = [list(parameters).index(name) for name in flat.frame.labels]
         pooled = permuted(pooled, places)
         summary = summarise_batches(flat, powers, (), "sample", pooled)

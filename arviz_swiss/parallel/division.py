@@ -1,5 +1,6 @@
 """How the rows of a run were divided: what its batches record, and the same division once more."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,15 +22,19 @@ def division_attrs(
     random_seed: int,
     groups: Any = None,
     stratify: Any = None,
+    shared: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the attributes by which batches tell how `divide_again` finds their rows.
 
-    Of labels only names of columns are recorded: arrays can be as long as the data.
+    `shared` are the columns of the data that `share_levels` has changed. Of labels only names of
+    columns are recorded: arrays can be as long as the data.
     """
     # as text: files and xarray's attributes may cut integers of 64 bits
     attrs = {schema.RANDOM_SEED: str(random_seed), schema.DATA: fingerprint(data)}
     if len(indices) > 1:
         attrs[schema.PARTITION] = fingerprint_rows(indices)
+    if shared:
+        attrs[schema.SHARED] = json.dumps(list(shared))
     columns = {schema.GROUPS_BY: groups, schema.STRATIFY_BY: stratify}
     return attrs | {name: str(c) for name, c in columns.items() if isinstance(c, str)}
 

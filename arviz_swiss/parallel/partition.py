@@ -101,13 +101,18 @@ def partition(
     return _members(owner, batches)
 
 
+def group_count(data_or_n: Any, groups: Any) -> int:
+    """Return how many groups the rows belong to, by labels of `partition`."""
+    return int(_codes(data_or_n, groups, "groups", row_count(data_or_n)).max()) + 1
+
+
 def take(data: Any, index: Any) -> Any:
     """Select rows of any of the data types that `partition` takes; lists become arrays."""
     if isinstance(data, int | np.integer):
         raise TypeError(f"the data are needed, got only their number of rows, {data}.")
     row_count(data)
     index = np.asarray(index)
-    if _is_dataset(data):
+    if is_dataset(data):
         return data.isel({_row_dimension(data): index})
     if isinstance(data, Mapping):
         return {name: take(values, index) for name, values in data.items()}
@@ -124,7 +129,7 @@ def row_count(data_or_n: Any) -> int:
     """Count the rows of the data types that `partition` takes; an int is its own count."""
     if isinstance(data_or_n, int | np.integer) and not isinstance(data_or_n, bool):
         return int(data_or_n)
-    if _is_dataset(data_or_n):
+    if is_dataset(data_or_n):
         return int(data_or_n.sizes[_row_dimension(data_or_n)])
     if isinstance(data_or_n, Mapping):
         return _common_length(data_or_n)
@@ -145,7 +150,8 @@ def row_count(data_or_n: Any) -> int:
     return int(shape[0])
 
 
-def _is_dataset(data: Any) -> bool:
+def is_dataset(data: Any) -> bool:
+    """Tell an xarray Dataset."""
     return hasattr(data, "data_vars")
 
 
@@ -202,13 +208,13 @@ def _check_batches(batches: Any, n_rows: int) -> int:
 
 def _codes(data: Any, labels: Any, argument: str, n_rows: int) -> np.ndarray:
     """Replace the distinct labels of the rows by the numbers 0, 1, 2, ..."""
-    values = _column(data, labels, argument)
+    values = column(data, labels, argument)
     if values.shape != (n_rows,):
         raise ValueError(
             f"{argument} must have one label per row: expected shape ({n_rows},), got "
             f"{values.shape}."
         )
-    missing = _missing(values)
+    missing = is_missing(values)
     if missing.any():
         raise ValueError(
             f"{argument} has {np.count_nonzero(missing)} missing labels, the first in row "
@@ -220,7 +226,7 @@ def _codes(data: Any, labels: Any, argument: str, n_rows: int) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1]
 
 
-def _missing(values: np.ndarray) -> np.ndarray:
+def is_missing(values: np.ndarray) -> np.ndarray:
     """Tell which labels are None, NaN or NaT."""
     if values.dtype == object:
         return np.array([v is None or not _equals_itself(v) for v in values.tolist()], dtype=bool)
@@ -234,7 +240,7 @@ def _equals_itself(label: Any) -> bool:
         return False
 
 
-def _column(data: Any, labels: Any, argument: str) -> np.ndarray:
+def column(data: Any, labels: Any, argument: str) -> np.ndarray:
     """Labels as an array; a name is looked up among the columns of the data."""
     if not isinstance(labels, tuple) and (np.ndim(labels) or not isinstance(labels, Hashable)):
         return np.asarray(labels)
@@ -261,7 +267,7 @@ def _has_column(data: Any, name: Hashable) -> bool:
 def _columns(data: Any) -> Any:
     if isinstance(data, np.ndarray):
         return data.dtype.names or ()
-    if isinstance(data, Mapping) or _is_dataset(data):
+    if isinstance(data, Mapping) or is_dataset(data):
         return data
     return getattr(data, "columns", getattr(data, "coords", ()))
 

@@ -13,6 +13,7 @@ from pytensor.graph.traversal import ancestors
 from arviz_swiss.parallel.partition import row_count, take
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import compiles_once
+from arviz_swiss.pymc.crossed import check_levels, check_together
 from arviz_swiss.pymc.graphs import UNCOMPILED, arrays_of
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.space import ModelSpace
@@ -103,17 +104,21 @@ def check_models(
         )
         _, second, together = (probe.structure for probe in probes)
         local = structure.find_local(first, second, together)
+        check_levels(probes, settings.shared)
         structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
+        check_together(local, first, second, together)
         axes = structure.local_axes(local, first, second)
         structure.check_same(first, second, local, probes[1].where)
         known = {probe.where: probe.structure for probe in probes[:2]}
         held = sum(map(_bytes, models.values()))
-        for label, model in _later_models(build, data, indices, settings.kind, known, local):
+        for label, model in _later_models(build, data, indices, settings, probes[0], known, local):
             held += _bytes(model)
             if keep and (settings.whitened or held <= BYTES_KEPT):
                 models[label] = model
-    rows = first.rows, row_count(data)
-    temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
+    # in whitened coordinates batches with groups of their own have no tempered model
+    if not (axes and settings.whitened):
+        rows = first.rows, row_count(data)
+        temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
     if settings.kind == "full_prior":
         _check_prior(probes[0].model, local)
     return Checked(first, local, models if _are_apart(models) else {}, axes)
@@ -123,12 +128,12 @@ def _later_models(
     build: Callable[[Any], pm.Model],
     data: Any,
     indices: Mapping[str, np.ndarray],
-    kind: str,
+    settings: Settings,
+    first: Probe,
     known: dict[str, structure.Structure],
     local: Sequence[str],
 ) -> Iterator[tuple[str, pm.Model]]:
     """Refuse later batches whose parameters are others, before any time is spent on sampling."""
-    first = known["batch b0"]
     latent = [name for name in local if not any(name in each.imputed for each in known.values())]
     for label, index in list(indices.items())[2:]:
         where = f"batch {label}"
@@ -136,8 +141,9 @@ def _later_models(
             later = _probe(build, take(data, index), where)
         except Exception:  # a batch that cannot be built must not lose the others
             continue
-        structure.check_predictors(later.structure, kind, where)
-        structure.check_same(first, later.structure, local, where)
+        structure.check_predictors(later.structure, settings.kind, where)
+        check_levels([first, later], settings.shared)
+        structure.check_same(first.structure, later.structure, local, where)
         structure.check_apart(known, later.structure, latent, where)
         known[where] = later.structure
         yield label, later.model

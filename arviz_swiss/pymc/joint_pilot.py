@@ -5,18 +5,17 @@ the first batch tell where it has its mass, and by their scores what the shared 
 is; as wide as all rows would make it, that is where rounds over all batches begin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
 
 from arviz_swiss.base.conditional import NoConditional, find_conditional
-from arviz_swiss.base.gaussian import gaussian
+from arviz_swiss.base.gaussian import Round, gaussian
 from arviz_swiss.base.hmc import NoStart
 from arviz_swiss.base.mode import NoMode, scales
 from arviz_swiss.correcting.ep_rounds import ROUGH, ROUGH_A_PARAMETER, Effort, propagate
 from arviz_swiss.correcting.propagation import CHAINS, TUNE
-from arviz_swiss.correcting.rounds import settled
 from arviz_swiss.correcting.tilted import Tilt, Tilted, sample_tilted
 from arviz_swiss.parallel.progress import Bar
 from arviz_swiss.pymc.coordinates import Coordinates
@@ -26,7 +25,8 @@ from arviz_swiss.pymc.pilot import Pilot
 
 HOW = "rounds over batch b0"
 ROUNDS = 15
-# In sds of the first batch: where steps are as short as this, rounds over all batches may begin.
+# In sds of the first batch, and as a relative change of its precision: where steps are as short as
+# this, rounds over all batches may begin. A batch alone may have no Gaussian to settle at.
 NEAR = 1.0
 
 
@@ -55,13 +55,17 @@ def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed
         mean, sds = _first_guess(density)
         start = gaussian(mean, np.diag(sds**2))
         rng = np.random.default_rng(seed)
-        history = propagate(sample, start, {"b0": 1.0}, effort, rng, Bar("")).history
+        history = propagate(sample, start, {"b0": 1.0}, effort, rng, Bar(""), _is_near).history
     except (NoConditional, NoStart, ValueError, np.linalg.LinAlgError) as error:
         raise NoMode(f"rounds over the first batch failed: {error}") from error
     last = history[-1]
-    if not settled(history) and last.step > NEAR:
+    if last.step > NEAR:
         raise NoMode(f"{len(history)} rounds over the first batch did not settle")
     return Pilot(parameters, last.moments.mean, last.moments.covariance / power, HOW)
+
+
+def _is_near(history: Sequence[Round]) -> bool:
+    return history[-1].step <= NEAR and history[-1].change <= NEAR
 
 
 def _first_guess(density: ModelJointDensity) -> tuple[np.ndarray, np.ndarray]:

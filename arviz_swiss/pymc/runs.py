@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     sample_kwargs: dict[str, Any]
     reproducible: bool = False
     whitened: bool = False
+    shared: tuple[str, ...] = ()
 
     @property
     def sampler(self) -> str:
@@ -54,6 +55,7 @@ class Settings(NamedTuple):
         del settings["reproducible"]
         return settings | {
             "untransformed": ", ".join(self.untransformed) or None,
+            "shared": ", ".join(self.shared) or None,
             **{name: int(getattr(self, name)) for name in ("draws", "chains")},
             "tune": None if self.tune is None else int(self.tune),
             "nuts_sampler": self.nuts_sampler if self.whitened else self.sampler,
@@ -89,10 +91,10 @@ def plan_run(
         fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
         random_seed = recorded["random_seed"] if recorded else fresh
     indices = partition(data, **division, random_seed=random_seed)
-    attrs = division_attrs(data, indices, random_seed, division["groups"], division["stratify"])
+    labels = {name: division[name] for name in ("groups", "stratify")}
+    attrs = division_attrs(data, indices, random_seed, **labels, shared=settings.shared)
     now: dict[str, Any] = {}
     if folder is not None:
-        labels = {name: division[name] for name in ("groups", "stratify")}
         now = {
             "batches": len(indices),
             **settings.recorded(),

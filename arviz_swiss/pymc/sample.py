@@ -1,6 +1,6 @@
 """sample(): from a model and a table to one posterior, by way of batches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,19 @@ from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.checking.report import report
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
+from arviz_swiss.merging.space import checked_choices
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors
 from arviz_swiss.parallel.clock import Clock
+from arviz_swiss.parallel.levels import share_levels, shared_names
 from arviz_swiss.parallel.partition import row_count
 from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
 from arviz_swiss.pymc.sizing import choose_sizes, examine
 from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
+from arviz_swiss.pymc.value_transforms import building
+from arviz_swiss.pymc.worker import build_model
 
 # Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
 # and samplers of PyMC.
@@ -36,8 +40,10 @@ def sample(
     draws: int = 4000,
     groups: Any = None,
     stratify: Any = None,
+    shared: str | Sequence[str] | None = None,
     kind: str | None = None,
     method: str = "swiss",
+    transforms: Mapping[str, str] | None = None,
     refine: bool = True,
     certify: bool = True,
     executor: Any = None,
@@ -65,11 +71,18 @@ def sample(
     groups, stratify : array-like or hashable, optional
         One label per row, or the name of a column of `data`: rows that stay together, which random
         effects need, and values that are spread evenly. See `partition`.
+    shared : str or sequence of str, optional
+        Columns with factors whose effects all batches share, though a batch may lack some of their
+        levels, such as months beside `groups` of sites: as in `sample_batches`.
     kind : {"inflated", "fractionated", "full_prior"}, optional
         What each batch samples, as in `sample_batches`. When absent "inflated"; where batches have
         variables of their own they are sampled in rounds, see Notes.
     method : str, default "swiss"
         How to merge, as in `merge`.
+    transforms : mapping of variable to {"log", "softplus"}, optional
+        Where to sample and merge positive variables, by default where PyMC samples them. The log of
+        a group's scale that the rows cannot tell from zero is skewed, and no Gaussian stands for
+        it: ``{"tau": "softplus"}`` is better there.
     refine, certify : bool, default True
         Whether to remove the error of the merge, and to weigh its draws against the full posterior.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
@@ -186,10 +199,13 @@ def sample(
         sample_kwargs,
         reproducible,
         whitened=True,
+        shared=shared_names(shared),
     )
     check_arguments("sample", build, settings, executor)
+    build = building(build, checked_choices(transforms))
     random_seed = integer_seed(random_seed)
     with clock("plan"):
+        data = share_levels(data, settings.shared)
         examined = examine(build, data, groups, stratify)
         own_chains = chains
         whitened = not examined.local or (
@@ -204,7 +220,9 @@ def sample(
             chains=chains,
             refined=refine,
             workers=executors.count_workers(executor),
+            groups=examined.groups,
         )
+        whole = build_model(build, data, "all rows") if examined.has_own else None
     settings = settings._replace(
         kind=kind or examined.kind,
         draws=sizes.draws,
@@ -230,6 +248,7 @@ def sample(
         certify and not skipped,
         draws,
         {"chains": own_chains, "tune": tune, **sample_kwargs},
+        whole,
         executor,
         progressbar,
     )

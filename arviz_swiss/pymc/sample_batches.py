@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 
 from arviz_swiss.base.seeds import integer_seed
+from arviz_swiss.parallel.levels import share_levels, shared_names
 from arviz_swiss.pymc.running import check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 
@@ -19,6 +20,7 @@ def sample_batches(
     batches: int,
     groups: Any = None,
     stratify: Any = None,
+    shared: str | Sequence[str] | None = None,
     kind: str = "inflated",
     untransformed: str | Sequence[str] = (),
     executor: Any = None,
@@ -47,6 +49,12 @@ def sample_batches(
     groups, stratify : array-like or hashable, optional
         One label per row, or the name of a column of `data`: rows that stay together, and values
         that are spread evenly. See `arviz_swiss.parallel.partition.partition`.
+    shared : str or sequence of str, optional
+        Columns with factors whose effects all batches share, though a batch may lack some of their
+        levels, such as months beside `groups` of sites. Every batch is told the levels of all rows:
+        columns of a DataFrame and arrays of a dict come to `build` as categorical Series, with
+        ``data["month"].cat.categories`` for the coords and ``data["month"].cat.codes`` for the
+        rows; variables of a Dataset with the attribute ``levels``.
     kind : {"inflated", "fractionated", "full_prior"}, default "inflated"
         What each batch samples: the prior times the likelihood to the power :math:`N / n_b`; the
         prior to the power :math:`n_b / N` times the likelihood; or the model as it is, together
@@ -95,8 +103,9 @@ def sample_batches(
         ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
         ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
         ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify`` (where they are names
-        of columns), by which `refine` and `certify` find the rows of each batch again;
-        ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and ``swiss_pymc_version``.
+        of columns) and ``swiss_shared``, by which `refine` and `certify` find the rows of each
+        batch again; ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and
+        ``swiss_pymc_version``.
 
     Raises
     ------
@@ -156,10 +165,11 @@ def sample_batches(
     settings = Settings(
         kind, untransformed, draws, tune, chains, nuts_sampler, sample_kwargs, reproducible
     )
+    settings = settings._replace(shared=shared_names(shared))
     check_arguments("sample_batches", build, settings, executor)
     sampled = run_batches(
         build,
-        data,
+        share_levels(data, settings.shared),
         {"batches": batches, "groups": groups, "stratify": stratify},
         settings,
         executor=executor,

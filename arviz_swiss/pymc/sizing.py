@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pymc as pm
 
 from arviz_swiss.checking.statistics import FEW_A_PARAMETER, FEW_EFFECTIVE
-from arviz_swiss.parallel.partition import partition, row_count
+from arviz_swiss.correcting.propagation import LEAST_DRAWS
+from arviz_swiss.parallel.partition import group_count, partition, row_count
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.checking import build_probes
 from arviz_swiss.pymc.coordinates import start_of
@@ -23,6 +24,8 @@ from arviz_swiss.pymc.coordinates import start_of
 MERGED, MERGED_LEAST = 100, 400
 # Rows of a batch, a parameter and at least: fewer make it too unlike a Gaussian.
 ROWS, LEAST_ROWS = 50, 200
+# Groups of a batch that has variables of its own: fewer tell too little of what they share.
+LEAST_GROUPS = 10
 # Rows of a batch by which the model is examined.
 PROBED_ROWS = 10_000
 
@@ -44,39 +47,53 @@ def choose_sizes(
     chains: int,
     refined: bool,
     workers: int,
+    groups: int | None = None,
 ) -> Sizes:
     """Choose the number of batches, unless it is given, and of draws of each.
 
     As many batches as share the `draws` that are wanted in all, each with no fewer than its moments
     need; not so many that a batch would have fewer than 50 rows a parameter, or 200; at least one
-    for every worker, and as many for each; never fewer than two.
+    for every worker, and as many for each; never fewer than two. Batches with variables of their
+    own, of so many `groups` in all, have ten groups at least, and their scores need 320 draws.
     """
-    needed = (
-        FEW_A_PARAMETER * parameters + FEW_EFFECTIVE
-        if refined
-        else max(MERGED * parameters, MERGED_LEAST)
-    )
+    needed = _needed_draws(parameters, refined, groups is not None)
     least_rows = max(ROWS * parameters, LEAST_ROWS)
-    most = max(rows // least_rows, 2)
+    by_rows, by_groups = rows // least_rows, (groups or rows) // LEAST_GROUPS
+    most = by_rows if groups is None else min(by_rows, by_groups)
     why = "as asked for"
     if batches is None:
         wanted = max(draws // needed, workers)
-        batches = min(max(min(wanted, most), 2), max(rows, 1))
+        batches = min(max(min(wanted, most), 2), max(groups or rows, 1))
         if batches > workers:
             batches -= batches % workers
         why = "by the draws that a batch needs"
-        if wanted > most:
-            why = "by the rows of a batch"
+        if wanted > max(most, 2):
+            why = "by the rows of a batch" if most == by_rows else "by the groups of a batch"
         elif draws // needed < workers:
             why = "at least one a worker"
     each = math.ceil(max(draws / batches, needed) / chains)
     return Sizes(
         batches,
         each,
-        f"{_many(batches, 'batch', 'batches')}, {why} ({_many(round(rows / batches), 'row')}, "
+        f"{_many(batches, 'batch', 'batches')}, {why} ({_contents(rows, groups, batches)}, "
         f"{_many(each * chains, 'draw')}; {_many(parameters, 'parameter')} "
-        f"{'needs' if parameters == 1 else 'need'} {needed} draws and {least_rows} rows).",
+        f"{'needs' if parameters == 1 else 'need'} {needed} draws and {least_rows} rows"
+        f"{'' if groups is None else f', and {LEAST_GROUPS} groups'}).",
     )
+
+
+def _needed_draws(parameters: int, refined: bool, has_groups: bool) -> int:
+    """Return how many draws the moments of a batch need, or its scores."""
+    if not refined:
+        return max(MERGED * parameters, MERGED_LEAST)
+    least = LEAST_DRAWS if has_groups else 0
+    return max(FEW_A_PARAMETER * parameters + FEW_EFFECTIVE, least)
+
+
+def _contents(rows: int, groups: int | None, batches: int) -> str:
+    """Return in words how much of the table a batch holds."""
+    text = _many(round(rows / batches), "row")
+    return text if groups is None else f"{text} of {_many(round(groups / batches), 'group')}"
 
 
 def _many(count: int, one: str, several: str = "") -> str:
@@ -87,12 +104,14 @@ class Examined(NamedTuple):
     """What some rows tell: the number of shared parameters, and variables of one batch alone.
 
     Parameters are unconstrained: a simplex of three values has two. `local` are all variables of
-    one batch; it `has_own` if these are more than missing outcomes, which ask for no other `kind`.
+    one batch; it `has_own` if these are more than missing outcomes, which ask for no other `kind`,
+    and then there may be so many `groups`.
     """
 
     parameters: int
     local: tuple[str, ...]
     has_own: bool
+    groups: int | None = None
 
     @property
     def kind(self) -> str:
@@ -114,4 +133,5 @@ def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: 
     start = start_of(probes[0].model)
     parameters = sum(values.size for name, values in start.items() if name not in local)
     has_own = any(name not in imputed for name in local)
-    return Examined(max(parameters, 1), local, has_own)
+    count = group_count(data, groups) if has_own and groups is not None else None
+    return Examined(max(parameters, 1), local, has_own, count)

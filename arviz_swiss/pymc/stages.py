@@ -18,6 +18,7 @@ from arviz_swiss.correcting.refine import refine
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merge import merge
+from arviz_swiss.merging.models import coords_of
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
@@ -25,13 +26,17 @@ from arviz_swiss.pymc.running import Sampled
 
 
 class Wanted(NamedTuple):
-    """How to merge, whether to refine and certify, how many draws in all, where, and if to show."""
+    """How to merge, whether to refine and certify, how many draws in all, where, and if to show.
+
+    `model` is that of all rows where the order of groups must be told, which batches do not know.
+    """
 
     method: str
     refine: bool
     certify: bool
     draws: int
     effort: Mapping[str, Any]
+    model: pm.Model | None
     executor: Any
     progressbar: bool
 
@@ -47,7 +52,7 @@ def run_stages(sampled: Sampled, wanted: Wanted, clock: Clock) -> tuple[Containe
     result, done = _read_stage(run.folder, stages, attrs)
     if result is None and not sampled.is_propagated:
         with clock("merge"):
-            result = _merge(sampled, wanted.method)
+            result = _merge(sampled, wanted)
     for stage in stages[done:]:
         try:
             with clock(stage):
@@ -96,6 +101,7 @@ def _propagate(
         rows,
         plan_effort(len(pilot.parameters), len(rows), wanted.draws, **wanted.effort),
         attrs=sampled.run.attrs,
+        coords=coords_of(wanted.model),
         executor=executor,
         rng=np.random.default_rng(random_seed),
         progressbar=progressbar,
@@ -103,11 +109,11 @@ def _propagate(
     return _with_pilot(merged, sampled)
 
 
-def _merge(sampled: Sampled, method: str) -> Container:
+def _merge(sampled: Sampled, wanted: Wanted) -> Container:
     merged = merge(
         list(sampled.idatas.values()),
-        model=sampled.models["b0"],
-        method=method,
+        model=wanted.model or sampled.models["b0"],
+        method=wanted.method,
         covariance="corrected",  # for few draws
         random_seed=_seed(sampled.run.seed, "merge"),
     )

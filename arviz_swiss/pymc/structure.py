@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pymc as pm
 from pymc.distributions.transforms import ZeroSumTransform
 
@@ -13,9 +14,9 @@ from arviz_swiss.pymc.observed import imputed_names
 class Structure(NamedTuple):
     """The free variables of one model, which was built from so many rows.
 
-    `labels` has coordinates for every axis, None for an axis without; `imputed` are missing entries
-    of observed data, `predictors` those that other observed variables depend on; `zero_sum` tells
-    along which axes variables sum to zero.
+    `labels` has coordinates for every axis, None for an axis without, and `dims` their names;
+    `imputed` are missing entries of observed data, `predictors` those that other observed variables
+    depend on; `zero_sum` tells along which axes variables sum to zero.
     """
 
     rows: int
@@ -24,6 +25,7 @@ class Structure(NamedTuple):
     imputed: tuple[str, ...]
     predictors: tuple[str, ...] = ()
     zero_sum: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    dims: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
 
 
 def check_model(model: Any, where: str) -> None:
@@ -52,10 +54,10 @@ def describe(model: pm.Model, rows: int) -> Structure:
     """Read the shapes and coordinate labels of the free variables of a model of so many rows."""
     names = [rv.name for rv in model.free_RVs]
     shapes = shapes_of({rv.name: rv for rv in model.free_RVs})
-    labels = {}
+    labels, dims = {}, {}
     for name in names:
-        dims = model.named_vars_to_dims.get(name) or (None,) * len(shapes[name])
-        coords = (None if dim is None else model.coords.get(dim) for dim in dims)
+        dims[name] = tuple(model.named_vars_to_dims.get(name) or (None,) * len(shapes[name]))
+        coords = (None if dim is None else model.coords.get(dim) for dim in dims[name])
         labels[name] = tuple(None if values is None else tuple(values) for values in coords)
     imputed = tuple(imputed_names(model))
     zero_sum = tuple(
@@ -63,7 +65,8 @@ def describe(model: pm.Model, rows: int) -> Structure:
         for rv, transform in model.rvs_to_transforms.items()
         if isinstance(transform, ZeroSumTransform)
     )
-    return Structure(rows, shapes, labels, imputed, _predictors(model, imputed), zero_sum)
+    predictors = _predictors(model, imputed)
+    return Structure(rows, shapes, labels, imputed, predictors, zero_sum, tuple(dims.items()))
 
 
 def _predictors(model: pm.Model, imputed: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +96,7 @@ def local_axes(local: Sequence[str], first: Structure, second: Structure) -> dic
     Missing entries of observed data have no groups.
     """
     latent = [name for name in local if name not in {*first.imputed, *second.imputed}]
-    return {name: (_differing(first, second, name) or [0])[0] for name in latent}
+    return {name: (differing_axes(first, second, name) or [0])[0] for name in latent}
 
 
 def check_local(
@@ -116,19 +119,19 @@ def check_local(
             "for variables that one batch alone informs: their posterior would be too narrow, and "
             "that of the parameters above them too wide and in the wrong place. Pass "
             'kind="fractionated" and groups=, which keeps all rows of a group in one batch. If '
-            "they are meant to be shared, give them the coordinates of the whole data in every "
-            "batch."
+            f"they are meant to be shared, {as_shared(first, name)}."
         )
     per_row = [n for n in latent if all(each.rows in each.shapes[n] for each in (first, second))]
     if spread := [name for name in latent if not (grouped or name in per_row)]:
         raise ValueError(
             f"Free variables {', '.join(spread)} differ between batches ({name}: {sizes}), but "
             "their rows may be in several batches. Pass groups=, the label of each row's group, "
-            "to keep all rows of a group in one batch."
+            "to keep all rows of a group in one batch. If they are meant to be shared, "
+            f"{as_shared(first, spread[0])}."
         )
     check_apart({"batch b0": first}, second, latent, "batch b1")
     for name, axes in first.zero_sum:
-        if name in latent and set(axes) & set(_differing(first, second, name)):
+        if name in latent and set(axes) & set(differing_axes(first, second, name)):
             raise ValueError(
                 f"Free variable {name} has groups of one batch alone, but its prior makes those of "
                 "all batches sum to zero together, which batches cannot know of each other. Use "
@@ -141,21 +144,21 @@ def check_apart(
 ) -> None:
     """Refuse a label in two batches, unless all of them only number their own groups."""
     for name in names:
-        for *before, labels in zip(
-            *(each.labels[name] for each in (*earlier.values(), other)), strict=True
+        for axis, (*before, labels) in enumerate(
+            zip(*(each.labels[name] for each in (*earlier.values(), other)), strict=True)
         ):
             known = [*before, labels]
-            if None in known or all(map(_counts, known)):
+            if None in known or all(map(counts, known)):
                 continue
             if all(set(others) == set(labels) for others in before):
                 continue
             for batch, others in zip(earlier, before, strict=True):
                 if shared := [label for label in others if label in set(labels)]:
                     raise ValueError(
-                        f"Free variable {name} has coordinate {shared[0]!r} in {batch} and in "
-                        f"{where}, but differs between batches in others. Pass groups= by which "
-                        "each coordinate is in one batch only, or give it the coordinates of the "
-                        "whole data in every batch."
+                        f"Free variable {name} has coordinate {_plain(shared[0])!r} in {batch} and "
+                        f"in {where}, but differs between batches in others. Pass groups= by which "
+                        "each coordinate is in one batch only; if it recurs in all groups, as "
+                        f"months or countries do, {as_shared(other, name, axis)}."
                     )
 
 
@@ -185,11 +188,21 @@ def check_same(first: Structure, other: Structure, local: Iterable[str], where: 
         if name not in local and not _same(first, other, name):
             raise ValueError(
                 f"{where}: free variable {name} has shape {other.shapes[name]}, but "
-                f"{first.shapes[name]} in batch b0, or other coordinates. If it is shared, give it "
-                "the coordinates of the whole data in every batch, or spread rare values over the "
-                'batches with stratify=; if it belongs to groups of rows, pass kind="fractionated" '
-                "and groups=."
+                f"{first.shapes[name]} in batch b0, or other coordinates. If it is shared, "
+                f"{as_shared(first, name)}, or spread rare values over the batches with stratify=; "
+                'if it belongs to groups of rows, pass kind="fractionated" and groups=.'
             )
+
+
+def as_shared(structure: Structure, name: str, axis: int = 0) -> str:
+    """Say what makes a variable the same in every batch, though some lack levels of its factor."""
+    dim = (*dict(structure.dims).get(name, ()), *[None] * (axis + 1))[axis]
+    name_of_column = "" if dim is None else f'"{dim}"'
+    return (
+        "give it the coordinates of the whole data in every batch: pass "
+        f"shared={name_of_column}, the name of the column with its levels, and let build take them "
+        "from there"
+    )
 
 
 def _same(first: Structure, other: Structure, name: str) -> bool:
@@ -199,7 +212,7 @@ def _same(first: Structure, other: Structure, name: str) -> bool:
     return all(a == b or (a and b and set(a) == set(b)) for a, b in pairs)
 
 
-def _differing(first: Structure, second: Structure, name: str) -> list[int]:
+def differing_axes(first: Structure, second: Structure, name: str) -> list[int]:
     """Return the axes along which batches have groups of their own; all, if none tells."""
     axes = range(len(first.shapes[name]))
     differing = [
@@ -211,5 +224,11 @@ def _differing(first: Structure, second: Structure, name: str) -> list[int]:
     return differing or list(axes)
 
 
-def _counts(labels: tuple) -> bool:
+def _plain(label: Any) -> Any:
+    """Return a label of NumPy's as Python writes it."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def counts(labels: tuple) -> bool:
+    """Tell labels that only number the elements."""
     return labels == tuple(range(len(labels)))

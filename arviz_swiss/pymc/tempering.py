@@ -1,7 +1,6 @@
 """What `inflate` and `fractionate` share: a copy of the model, a power, and what is told of it."""
 
 import json
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.replace import clone_replace
 
 from arviz_swiss.data import schema
-from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.messages import warn
 from arviz_swiss.pymc.observed import observed_rows, symbolic_rows, value_of
 
 
@@ -159,9 +158,7 @@ def warn_of_potentials(model: pm.Model, effect: str) -> None:
     """Warn that Potentials are left alone."""
     if model.potentials:
         names = [potential.name for potential in model.potentials]
-        warnings.warn(
+        warn(
             f"Potentials {names} are left at power one: each {effect}. Write terms of the "
-            "likelihood as observed variables, and terms of the prior as free variables.",
-            MergeWarning,
-            stacklevel=3,
+            "likelihood as observed variables, and terms of the prior as free variables."
         )

@@ -25,6 +25,7 @@ def correlation(rng, size):
 
 SUPPORTS = {
     "log": lambda rng, size: np.exp(3 * rng.standard_normal((2, 5, size))),
+    "softplus": lambda rng, size: np.exp(3 * rng.standard_normal((2, 5, size))),
     "logit": lambda rng, size: rng.uniform(size=(2, 5, size)),
     "simplex": lambda rng, size: simplex(rng, size + 1),
     "ordered": lambda rng, size: np.sort(rng.standard_normal((2, 5, size)), axis=-1),
@@ -55,6 +56,17 @@ def test_any_real_vector_goes_back_into_the_support(name):
     shape = transform.forward(SUPPORTS[name](rng, 3)).shape
     free = 2 * rng.standard_normal(shape)
     np.testing.assert_allclose(transform.forward(transform.backward(free)), free, rtol=1e-8)
+
+
+def test_softplus_keeps_its_digits():
+    softplus = transforms.resolve("softplus", "x")
+    values = np.array([1e-300, 1e-20, 1e-9, 0.5, 40.0, 1e5])
+    images = softplus.forward(values)
+    np.testing.assert_allclose(images[:3], np.log(values[:3]), rtol=1e-9)
+    np.testing.assert_allclose(images[4:], values[4:], rtol=1e-12)
+    np.testing.assert_allclose(softplus.backward(images), values, rtol=1e-12)
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(softplus.forward(np.array([0.0, -1.0]))).any()
 
 
 def test_interval():

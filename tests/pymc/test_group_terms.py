@@ -215,9 +215,7 @@ def test_a_potential_of_local_variables_is_refused():
     model = logistic(some_rows())
     with model:
         pm.Potential("sum_to_zero", -((model["a"].sum()) ** 2))
-    with pytest.raises(
-        NoGroups, match="depend on the local variables of two groups"
-    ):
+    with pytest.raises(NoGroups, match="depend on the local variables of two groups"):
         GroupTerms(density_of(model), "north")
 
 

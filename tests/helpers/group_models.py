@@ -1,0 +1,70 @@
+"""PyMC models of rows in groups, and their exact posteriors."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+TAU = 0.7
+SHARED = ("level", "slope")
+
+
+def make_groups(groups=9, rows=20, tau=TAU, seed=0, sizes=None):
+    """Return a table of rows in sites, whose labels are in no order of use."""
+    rng = np.random.default_rng(seed)
+    sizes = np.full(groups, rows) if sizes is None else np.asarray(sizes)
+    names = np.array([f"s{at:02d}" for at in rng.permutation(len(sizes))])
+    table = pd.DataFrame({"site": np.repeat(names, sizes), "x": rng.normal(size=sizes.sum())})
+    effects = np.repeat(rng.normal(0, tau, len(sizes)), sizes)
+    table["y"] = 1 + 0.5 * table["x"] + effects + rng.normal(size=len(table))
+    return table
+
+
+def normal_groups(batch):
+    """Build a model that is Gaussian in all: the sd of the effects is known."""
+    return _model(batch, lambda: TAU)
+
+
+def scaled_groups(batch):
+    """Build the same with an sd of the effects that is not known."""
+    return _model(batch, lambda: pm.HalfNormal("tau", 1))
+
+
+def _model(batch, scale):
+    codes, names = pd.factorize(batch["site"])
+    with pm.Model(coords={"site": names}) as model:
+        level, slope = pm.Normal("level", 0, 3), pm.Normal("slope", 0, 2)
+        effect = pm.Normal("effect", 0, scale(), dims="site")
+        mean = level + slope * batch["x"].to_numpy() + effect[codes]
+        pm.Normal("y", mean, 1, observed=batch["y"])
+    return model
+
+
+def exact_posterior(table, tau=TAU):
+    """Return mean and covariance of level, slope and all effects, and the labels of these."""
+    codes, names = pd.factorize(table["site"])
+    design = np.column_stack([np.ones(len(table)), table["x"], np.eye(len(names))[codes]])
+    prior = np.array([3.0**-2, 2.0**-2, *[tau**-2] * len(names)])
+    covariance = np.linalg.inv(design.T @ design + np.diag(prior))
+    return covariance @ design.T @ table["y"].to_numpy(), covariance, names
+
+
+def exact_scaled_posterior(table):
+    """Return means and sds of level, slope and tau, by a grid of the latter."""
+    grid = np.linspace(0.01, 3, 600)
+    codes, names = pd.factorize(table["site"])
+    fixed = np.column_stack([np.ones(len(table)), table["x"]])
+    groups = np.eye(len(names))[codes]
+    logs, means, variances = [], [], []
+    for tau in grid:
+        mean, covariance, _ = exact_posterior(table, tau)
+        spread = fixed @ np.diag([9.0, 4.0]) @ fixed.T + tau**2 * groups @ groups.T
+        spread += np.eye(len(table))
+        factor = np.linalg.cholesky(spread)
+        white = np.linalg.solve(factor, table["y"])
+        logs.append(-np.log(np.diag(factor)).sum() - white @ white / 2 - tau**2 / 2)
+        means.append([*mean[:2], tau])
+        variances.append([*np.diag(covariance)[:2], 0.0])
+    weights = np.exp(np.array(logs) - np.max(logs))
+    weights /= weights.sum()
+    mean = weights @ np.array(means)
+    return mean, np.sqrt(weights @ (np.array(variances) + (np.array(means) - mean) ** 2))
