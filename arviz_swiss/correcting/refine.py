@@ -132,10 +132,8 @@ def refine(
         merge. Rounds that led away from the posterior are not `taken`: the merge stays as it was.
         In `swiss_diagnostics`, `shift` and `sd_ratio` are about the refined posterior, all else
         about the merge. Groups that belong to the draws before, such as predictions and a
-        certificate, are left out.
-
-        Where batches have variables of their own, all draws are new, the kind is "tilted", and
-        the group `swiss_sites` holds what each batch says of the shared parameters.
+        certificate, are left out. Where batches have variables of their own all draws are new, of
+        kind "tilted", and `swiss_sites` holds what each batch says of the shared parameters.
 
     Raises
     ------
@@ -172,22 +170,17 @@ def refine(
     One round is exact for a Gaussian posterior.
 
     Where batches have variables :math:`\alpha_b` of their own, each round samples every batch from
-    its *tilted* distribution, with the prior to the power of its share :math:`a_b` of the rows and
-    a Gaussian that stands for the other batches, the sum of their sites :math:`(P_c, r_c)` [1]_,
+    a *tilted* distribution, with its share :math:`a_b` of the prior, and Gaussian sites
+    :math:`(P_c, r_c)` that stand for the others [1]_,
 
-    .. math:: t_b \propto p(\theta)^{a_b} f_b(\theta, \alpha_b) \exp \sum_{c \ne b}
-        (r_c' \theta - \theta' P_c \theta / 2),
+    .. math:: p(\theta)^{a_b} f_b(\theta, \alpha_b)
+        \exp \sum_{c \ne b} (r_c' \theta - \theta' P_c \theta / 2),
 
-    in coordinates :math:`\theta = \mu + L z, \alpha_b = m_b + G_b z + S_b u` in which z and u are
-    about standard normal. The gradient by z at its draws is a score of the marginal of z, by
-    Fisher's identity. Regressed as :math:`s + z = c_b + M_b z + \ldots`, with control variates made
-    of u, it changes the site's precision by :math:`-(M_b + M_b') / 2` and its shift by :math:`c_b`,
-    and the pooled precision and mean are, in z,
+    in white coordinates z and u of :math:`\theta = \mu + L z, \alpha_b = m_b + G_b z + S_b u`. The
+    gradient by z is an unbiased score of z (Fisher's identity). Regressed as
+    :math:`s + z = c_b + M_b z + \ldots` it changes the site; the pooled moments become, in z,
 
-    .. math:: P_{new} = I - \sum_b (M_b + M_b') / 2, \quad
-        \mu_{new} = P_{new}^{-1} \sum_b c_b.
-
-    Draws of the last round are moved to these moments, those of :math:`\alpha_b` with them.
+    .. math:: P_{new} = I - \sum_b (M_b + M_b') / 2, \quad \mu_{new} = P_{new}^{-1} \sum_b c_b.
 
     References
     ----------

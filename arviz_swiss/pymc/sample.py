@@ -143,15 +143,16 @@ def sample(
     fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
     without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`. The pilot is found
-    by rounds over the first batch alone. Rounds over all batches follow, as `refine` does them:
-    each batch is sampled with what the others know of the shared parameters as its prior. The draws
-    of the last round are merged, and certified by integrals over the variables of each group. All
-    groups of all batches are in the result, side by side; what is effective of their draws are
-    those of their own batch, about `draws` over the number of batches. With `kind`, `nuts_sampler`
-    or ``refine=False``, and where the pilot fails, batches are sampled one by one instead, by
-    default as "fractionated", with a full warm-up, and merged before they are refined. Where the
-    density is no product over groups the result is not certified, and the report says why.
+    Batches with variables of their own, such as random effects, need `groups`, and have ten of them
+    or more. The pilot is found by rounds over the first batch alone. Rounds of expectation
+    propagation over all batches follow, as `refine` does them: each batch is sampled with what the
+    others say of the shared parameters as its prior, at least 320 draws. Those of the last round
+    are merged, and certified by integrals over the variables of each group. All groups are in the
+    result, side by side, in the order of the model of all rows; what is effective of their draws
+    are those of their own batch, about `draws` over the number of batches. With `kind` or
+    `nuts_sampler`, without `refine`, and where the pilot fails, batches are sampled with a full
+    warm-up, by default as "fractionated", and merged first. Where the density is no product over
+    groups the result is not certified, and the report says why.
 
     Examples
     --------
