@@ -182,9 +182,8 @@ def sample(
     ...     return model
     >>> sites = np.repeat(np.arange(40), 25)
     >>> rows = {"site": sites, "y": y[:1000] + np.random.default_rng(2).normal(size=40)[sites]}
-    >>> merged = az_swiss.sample(
-    ...     build_sites, rows, batches=2, groups="site", random_seed=1, progressbar=False
-    ... )
+    >>> options = {"batches": 2, "draws": 800, "random_seed": 1, "progressbar": False}
+    >>> merged = az_swiss.sample(build_sites, rows, groups="site", **options)
     >>> merged["posterior"]["effect"].sizes["site"], merged["swiss_certificate"].attrs["status"]
     (40, 'certified')
     """

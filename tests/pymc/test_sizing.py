@@ -111,12 +111,13 @@ def test_parameters_are_counted():
 
     examined = examine(build, np.ones(30), None, None)
     # four shares that sum to one are three numbers
-    assert examined == (2 + 3 + 1, (), "inflated")
+    assert (examined.parameters, examined.local, examined.kind) == (2 + 3 + 1, (), "inflated")
 
 
 def test_variables_of_groups_are_not_counted_as_shared():
     examined = examine(hierarchy, DATA, "group", None)
-    assert examined == (2, ("u",), "fractionated")
+    assert (examined.parameters, examined.local, examined.kind) == (2, ("u",), "fractionated")
+    assert examined.groups == len(set(DATA["group"]))
 
 
 def test_missing_outcomes_are_of_one_batch_alone_but_no_reason_for_another_kind():
@@ -131,4 +132,6 @@ def test_missing_outcomes_are_of_one_batch_alone_but_no_reason_for_another_kind(
                 pm.Normal("y", mu, 1, observed=batch)
         return model
 
-    assert examine(build, y, None, None) == (1, ("y_unobserved",), "inflated")
+    examined = examine(build, y, None, None)
+    assert examined == (1, ("y_unobserved",), False, None)
+    assert examined.kind == "inflated"
