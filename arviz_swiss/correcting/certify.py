@@ -97,8 +97,9 @@ def certify(
     ------
     ValueError
         When draws were newly made (their density is not known), the batches have latent variables
-        of their own, their priors differ, a density is not finite or of other rows than its
-        batch's, several batches have the same one, or `data` are not those that were divided.
+        of their own and were not refined, their priors differ, a density is not finite or of other
+        rows than its batch's, several batches have the same one, or `data` are not those that were
+        divided.
     TypeError
         When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
         both.

@@ -136,9 +136,8 @@ def refine(
     Raises
     ------
     ValueError
-        When the batches have latent variables of their own, priors differ, a density is not finite,
-        densities are not of the rows that were merged, each once, or `data` are not those that were
-        divided.
+        When priors differ, a density is not finite, densities are not of the rows that were merged,
+        each once, `data` are not those that were divided, or `transforms` names what cannot be.
     TypeError
         When a density lacks methods, or neither `densities` nor `build` and `data` are given, or
         both.
