@@ -141,7 +141,7 @@ def refine(
     ------
     ValueError
         When priors differ, a density is not finite, densities are not of the rows that were merged,
-        each once, or `data` are not those that were divided.
+        each once, `data` are not those that were divided, or `transforms` names what cannot be.
     TypeError
         When a density lacks methods, or is no PyMC model though batches have variables of their
         own, or neither `densities` nor `build` and `data` are given, or both.
