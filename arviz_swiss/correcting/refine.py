@@ -6,12 +6,10 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from arviz_swiss.base import gaussian, weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.gaussian import Gaussian, Round
-from arviz_swiss.base.linalg import AffineMap, embed
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.correcting.belonging import advice, check_all_there
 from arviz_swiss.correcting.densities import Source, space_for_models, summed_densities
@@ -24,6 +22,7 @@ from arviz_swiss.correcting.evaluation import (
 )
 from arviz_swiss.correcting.full_posterior import Scores, all_scores, full_score
 from arviz_swiss.correcting.gradients import PAIRS, curved_upwards, wrong_gradients
+from arviz_swiss.correcting.moving import moved_groups
 from arviz_swiss.correcting.refine_local import has_local, one_model_a_batch, refine_local
 from arviz_swiss.correcting.rounds import (
     Rounds,
@@ -35,23 +34,19 @@ from arviz_swiss.correcting.rounds import (
     settled,
 )
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data.containers import Container, Groups
-from arviz_swiss.data.layout import move
+from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.models import is_model
-from arviz_swiss.merging.pack import labelled
 from arviz_swiss.merging.records import Doubt, count_rounds
-from arviz_swiss.merging.space import Space, checked_choices
+from arviz_swiss.merging.space import checked_choices
 from arviz_swiss.parallel.progress import Bar, progress
 
 # At most so many gradient rounds, unless the user says otherwise.
 ROUNDS = 5
 # Fewer points a parameter leave too much noise in the precision.
 POINTS_PER_PARAMETER = 3
-# Groups with draws that stay valid when the merged draws move.
-STILL_VALID = ("prior", "prior_predictive", "sample_stats", "sample_stats_prior")
 
 
 def refine(
@@ -139,7 +134,7 @@ def refine(
     ------
     ValueError
         When priors differ, a density is not finite, densities are not of the rows that were merged,
-        each once, or `data` are not those that were divided.
+        each once, `data` are not those that were divided, or `transforms` names what cannot be.
     TypeError
         When a density lacks methods, or is no PyMC model though batches have variables of their
         own, or neither `densities` nor `build` and `data` are given, or both.
@@ -265,7 +260,7 @@ def refine(
         warn(f"{doubt.what}. {doubt.remedy}")
     result = containers.read(merged, group).groups
     if undone is None:
-        moved = _moved(opened, space, start, done.history[-1].moments)
+        moved = moved_groups(opened, space, start, done.history[-1].moments)
         result = as_given(moved, result)
     result = {**result, schema.TRANSFORM: recorded(opened.maps, start, done.history, doubt)}
     return containers.build(result, opened.container, containers.root_attrs(merged))
@@ -344,57 +339,3 @@ def _are_alike(scores: Scores) -> bool:
 def _doubt_result(opened: Merged, rounds: Rounds, remedy: str) -> Doubt | None:
     pooled = opened.maps["pooled_covariance"].transpose("parameter", "parameter_bis").values
     return doubt_counts(rounds, len(opened.labels), pooled, remedy) or doubt_steps(rounds)
-
-
-def _moved(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups:
-    """Return the groups with all draws mapped from the old moments to the new."""
-    affine = AffineMap(gaussian.map_between(old, new), old.mean, new.mean)
-    rows = opened.matrices()
-    constants = np.concatenate([matrix[0] for matrix in rows]).astype(float)
-    out = [np.empty_like(matrix) for matrix in rows]
-    move(rows, opened.layout, embed(affine, opened.free, constants), out)
-    unconstrained = {
-        name: matrix.reshape(array.shape)
-        for name, matrix, array in zip(opened.layout.names, out, opened.arrays, strict=True)
-    }
-    constrained = space.backward(unconstrained) if opened.transformed else unconstrained
-    groups = {
-        name: dataset
-        for name, dataset in opened.groups.items()
-        if name in STILL_VALID or "draw" not in dataset.dims
-    }
-    posterior = _replaced(opened.draws, constrained)
-    computed = labelled(space, space.deterministics(constrained))
-    posterior = posterior.assign({name: computed[name] for name in computed if name in posterior})
-    groups[opened.group] = posterior.assign_attrs(opened.draws.attrs)
-    if opened.transformed:
-        before = opened.groups[schema.unconstrained(opened.group)]
-        moved = {name: unconstrained[name] for name in opened.transformed}
-        groups[schema.unconstrained(opened.group)] = _replaced(before, moved)
-    if schema.DIAGNOSTICS in groups:
-        groups[schema.DIAGNOSTICS] = _seen_from(new, opened)
-    return {name: groups[name] for name in opened.groups if name in groups}
-
-
-def _seen_from(moments: Gaussian, opened: Merged) -> xr.Dataset:
-    """Return the diagnostics with the batches' shifts and sds seen from the refined posterior."""
-    maps, spread = opened.maps, np.sqrt(np.diag(moments.covariance))
-    by_batch = {
-        "shift": (maps["mean"].values - moments.mean) / spread,
-        "sd_ratio": np.sqrt(np.einsum("bii->bi", maps["covariance"].values)) / spread,
-    }
-    diagnostics = opened.groups[schema.DIAGNOSTICS]
-    return diagnostics.assign(
-        {name: diagnostics[name].copy(data=values) for name, values in by_batch.items()}
-    )
-
-
-def _replaced(dataset: xr.Dataset, arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """Return the dataset with new values, of dimensions (chain, draw, ...), for some variables."""
-    new = {}
-    for name, values in arrays.items():
-        if name in dataset:
-            old = dataset[name]
-            ordered = old.transpose(*containers.SAMPLE_DIMS, ...)
-            new[name] = ordered.copy(data=values.astype(old.dtype)).transpose(*old.dims)
-    return dataset.assign(new)

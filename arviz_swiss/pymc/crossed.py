@@ -11,10 +11,15 @@ from arviz_swiss.pymc.structure import Structure, as_shared, counts, differing_a
 
 
 class Probed(Protocol):
-    """The model of some rows."""
+    """Some rows, and what their model has."""
 
-    data: Any
-    structure: Structure
+    @property
+    def data(self) -> Any:
+        """The rows."""
+
+    @property
+    def structure(self) -> Structure:
+        """The free variables of their model."""
 
 
 def check_levels(probes: Sequence[Probed], shared: Sequence[str]) -> None:

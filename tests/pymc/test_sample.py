@@ -190,19 +190,6 @@ def test_two_modes_are_not_hidden():
     assert groups["swiss_certificate"].attrs["status"] != "certified"
 
 
-@pytest.mark.slow
-def test_batches_with_variables_of_their_own_are_merged_only():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of few rows and draws
-        merged = az_swiss.sample(
-            hierarchy, DATA, groups="group", batches=2, draws=400, chains=2, **QUIET
-        )
-    groups = groups_of(merged)
-    assert groups["posterior"].attrs["swiss_kind"] == "fractionated"
-    assert "swiss_certificate" not in groups
-    assert "variables of their own (u)" in groups["swiss_run"].attrs["skipped"]
-
-
 def test_variables_of_their_own_without_groups():
     with pytest.raises(ValueError, match="groups=, which keeps all rows of a group"):
         az_swiss.sample(hierarchy, DATA, batches=2, **QUIET)

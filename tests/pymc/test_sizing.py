@@ -101,6 +101,44 @@ def test_the_rule_is_a_sentence(rows, parameters, batches, text):
     assert sizes.rule.startswith(text)
 
 
+@given(groups=st.integers(1, 10**5), **COUNTS)
+def test_batches_with_groups_have_ten_of_them(
+    groups, rows, parameters, draws, chains, refined, workers
+):
+    rows = max(rows, groups)
+    sizes = choose_sizes(
+        rows,
+        parameters,
+        batches=None,
+        draws=draws,
+        chains=chains,
+        refined=refined,
+        workers=workers,
+        groups=groups,
+    )
+    assert min(2, groups) <= sizes.batches <= max(groups // 10, min(2, groups))
+    assert sizes.draws * chains >= max(needed(parameters, refined), 320)
+    if sizes.batches > max(workers, 2):
+        assert sizes.batches <= draws // 320
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "draws", "batches", "why"),
+    [
+        (10**5, 2000, 4000, 12, "by the draws that a batch needs (8333 rows of 167 groups, 336"),
+        (10**5, 50, 4000, 4, "by the groups of a batch"),
+        (10**5, 15, 4000, 2, "by the groups of a batch"),
+        (1000, 500, 4000, 4, "by the rows of a batch"),
+    ],
+)
+def test_the_rule_of_groups_says_what_limits(rows, groups, draws, batches, why):
+    sizes = choose_sizes(
+        rows, 3, batches=None, draws=draws, chains=8, refined=True, workers=2, groups=groups
+    )
+    assert sizes.batches == batches
+    assert why in sizes.rule and sizes.rule.endswith("need 320 draws and 200 rows, and 10 groups).")
+
+
 def test_parameters_are_counted():
     def build(y):
         with pm.Model() as model:
@@ -111,12 +149,14 @@ def test_parameters_are_counted():
 
     examined = examine(build, np.ones(30), None, None)
     # four shares that sum to one are three numbers
-    assert examined == (2 + 3 + 1, (), "inflated")
+    assert examined == (2 + 3 + 1, (), False, None)
+    assert examined.kind == "inflated"
 
 
 def test_variables_of_groups_are_not_counted_as_shared():
     examined = examine(hierarchy, DATA, "group", None)
-    assert examined == (2, ("u",), "fractionated")
+    assert examined == (2, ("u",), True, 10)
+    assert examined.kind == "fractionated"
 
 
 def test_missing_outcomes_are_of_one_batch_alone_but_no_reason_for_another_kind():
@@ -131,4 +171,6 @@ def test_missing_outcomes_are_of_one_batch_alone_but_no_reason_for_another_kind(
                 pm.Normal("y", mu, 1, observed=batch)
         return model
 
-    assert examine(build, y, None, None) == (1, ("y_unobserved",), "inflated")
+    examined = examine(build, y, None, None)
+    assert examined == (1, ("y_unobserved",), False, None)
+    assert examined.kind == "inflated"

@@ -1,0 +1,73 @@
+"""Merged draws moved to other moments, and what stays valid beside them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base import gaussian
+from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.linalg import AffineMap, embed
+from arviz_swiss.data import containers, schema
+from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.layout import move
+from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.pack import labelled
+from arviz_swiss.merging.space import Space
+
+# Groups with draws that stay valid when the merged draws move.
+STILL_VALID = ("prior", "prior_predictive", "sample_stats", "sample_stats_prior")
+
+
+def moved_groups(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> Groups:
+    """Return the groups with all draws mapped from the old moments to the new."""
+    affine = AffineMap(gaussian.map_between(old, new), old.mean, new.mean)
+    rows = opened.matrices()
+    constants = np.concatenate([matrix[0] for matrix in rows]).astype(float)
+    out = [np.empty_like(matrix) for matrix in rows]
+    move(rows, opened.layout, embed(affine, opened.free, constants), out)
+    unconstrained = {
+        name: matrix.reshape(array.shape)
+        for name, matrix, array in zip(opened.layout.names, out, opened.arrays, strict=True)
+    }
+    constrained = space.backward(unconstrained) if opened.transformed else unconstrained
+    groups = {
+        name: dataset
+        for name, dataset in opened.groups.items()
+        if name in STILL_VALID or "draw" not in dataset.dims
+    }
+    posterior = _replaced(opened.draws, constrained)
+    computed = labelled(space, space.deterministics(constrained))
+    posterior = posterior.assign({name: computed[name] for name in computed if name in posterior})
+    groups[opened.group] = posterior.assign_attrs(opened.draws.attrs)
+    if opened.transformed:
+        before = opened.groups[schema.unconstrained(opened.group)]
+        moved = {name: unconstrained[name] for name in opened.transformed}
+        groups[schema.unconstrained(opened.group)] = _replaced(before, moved)
+    if schema.DIAGNOSTICS in groups:
+        groups[schema.DIAGNOSTICS] = _seen_from(new, opened)
+    return {name: groups[name] for name in opened.groups if name in groups}
+
+
+def _seen_from(moments: Gaussian, opened: Merged) -> xr.Dataset:
+    """Return the diagnostics with the batches' shifts and sds seen from the refined posterior."""
+    maps, spread = opened.maps, np.sqrt(np.diag(moments.covariance))
+    by_batch = {
+        "shift": (maps["mean"].values - moments.mean) / spread,
+        "sd_ratio": np.sqrt(np.einsum("bii->bi", maps["covariance"].values)) / spread,
+    }
+    diagnostics = opened.groups[schema.DIAGNOSTICS]
+    return diagnostics.assign(
+        {name: diagnostics[name].copy(data=values) for name, values in by_batch.items()}
+    )
+
+
+def _replaced(dataset: xr.Dataset, arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
+    """Return the dataset with new values, of dimensions (chain, draw, ...), for some variables."""
+    new = {}
+    for name, values in arrays.items():
+        if name in dataset:
+            old = dataset[name]
+            ordered = old.transpose(*containers.SAMPLE_DIMS, ...)
+            new[name] = ordered.copy(data=values.astype(old.dtype)).transpose(*old.dims)
+    return dataset.assign(new)
