@@ -219,13 +219,13 @@ class Walled:
 
     def score(self, shared, local, prior_power):
         inside = shared[:, 0] > self.wall
-        rough = -1e9 * np.abs(np.sin(1e9 * shared[:, 0]))
+        rough = 1e10 - 1e9 * np.abs(np.sin(1e9 * shared[:, 0]))
         values = np.where(inside, -np.sum(shared**2, axis=1) / 2, rough)
         return values, np.where(inside[:, None], -shared, 0.0), local
 
 
 def test_a_chain_that_cannot_move_is_begun_anew_where_others_are():
-    # a fifth of the chains begin below the wall, and all share their step size
+    # one chain begins below the wall, and all share their step size
     tilt = Tilt(np.zeros(2), np.eye(2), Site(np.eye(2), np.zeros(2)), 1.0, None, 8, 20, 30, 0)
     starts = np.random.default_rng(tilt.seed).standard_normal((8, 2))[:, 0]
     wall = np.sort(starts)[:2].mean()
