@@ -25,6 +25,8 @@ from arviz_swiss.correcting.evaluation import EvaluationFailed
 
 # Where chains hardly move, or diverge, all are begun anew with so many times the warm-up.
 LONGER, LEAST_ACCEPTED = 5, 0.5
+# Steps this short, in posterior sds, are accepted anywhere, and lead nowhere.
+LEAST_STEP = 1e-5
 REMEDY = (
     "Use fewer and larger batches; or write the local variables so that they are nearer to normal "
     "given the shared ones: centred where groups have many rows, in units of their scale where "
@@ -128,6 +130,7 @@ def sample_tilted(density: JointDensity, tilt: Tilt) -> Tilted:
             target_accept=tilt.target_accept,
         )
         moving = chains.acceptance.mean(axis=1) > LEAST_ACCEPTED
+        moving &= chains.step_size > LEAST_STEP
         if moving.all() and not chains.diverging.any():
             break
         if moving.any():

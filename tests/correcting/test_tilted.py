@@ -1,5 +1,7 @@
 """Tilted distributions: exact where all is normal, and unbiased scores where it is not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hierarchies import LogisticGroups, NormalGroups, normal_posterior
@@ -7,6 +9,7 @@ from hierarchies import LogisticGroups, NormalGroups, normal_posterior
 from arviz_swiss.base.conditional import NoConditional
 from arviz_swiss.base.hmc import NoStart
 from arviz_swiss.base.sites import Site, change_site, pool_changes, white_factor
+from arviz_swiss.correcting.evaluation import EvaluationFailed
 from arviz_swiss.correcting.tilted import Tilt, sample_tilted
 
 
@@ -204,3 +207,36 @@ def test_batches_without_a_mode_or_a_start_say_so():
     wide = np.diag([1.0, 3000.0])
     with np.errstate(all="ignore"), pytest.raises((NoStart, NoConditional), match="not finite"):
         sample_tilted(density, tilt._replace(mean=np.zeros(2), factor=wide))
+
+
+class Walled:
+    """A standard normal parameter, with no way back from below a wall."""
+
+    families, start = (), np.empty(0)
+
+    def __init__(self, wall):
+        self.wall = wall
+
+    def score(self, shared, local, prior_power):
+        inside = shared[:, 0] > self.wall
+        rough = 1e10 - 1e9 * np.abs(np.sin(1e9 * shared[:, 0]))
+        values = np.where(inside, -np.sum(shared**2, axis=1) / 2, rough)
+        return values, np.where(inside[:, None], -shared, 0.0), local
+
+
+def test_a_chain_that_cannot_move_is_begun_anew_where_others_are():
+    # one chain begins below the wall, and all share their step size
+    tilt = Tilt(np.zeros(2), np.eye(2), Site(np.eye(2), np.zeros(2)), 1.0, None, 8, 20, 30, 0)
+    starts = np.random.default_rng(tilt.seed).standard_normal((8, 2))[:, 0]
+    wall = np.sort(starts)[:2].mean()
+    tilted = sample_tilted(Walled(wall), tilt)
+    assert (tilted.shared[..., 0] > wall).all()
+    assert tilted.step_size > 0.1
+
+
+def test_chains_of_which_none_moves_are_refused():
+    tilt = Tilt(np.zeros(2), np.eye(2), Site(np.eye(2), np.zeros(2)), 1.0, None, 4, 5, 10, 0)
+    with pytest.raises(NoStart, match="no chain moves"):
+        sample_tilted(Walled(100.0), tilt)
+    with pytest.raises(EvaluationFailed, match=r'batch "b7".*no chain moves\. Use fewer'):
+        tilt.answer(SimpleNamespace(density=Walled(100.0)), "b7")
