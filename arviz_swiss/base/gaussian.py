@@ -47,7 +47,8 @@ class Round(NamedTuple):
     """The moments after a gradient round, what has changed, and by how much noise alone would.
 
     `step` is the Mahalanobis length of the mean's, `change` the norm of the precision's relative
-    one; `unlimited` eigenvalues are negative where the log density has no maximum.
+    one; `unlimited` eigenvalues are negative where the log density has no maximum. `damping` is the
+    share of the step that was taken.
     """
 
     moments: Gaussian
@@ -57,6 +58,7 @@ class Round(NamedTuple):
     change_error: float
     eigenvalues: np.ndarray
     unlimited: np.ndarray
+    damping: float = 1.0
 
 
 def precision_bias(effective: float, parameters: int) -> float:

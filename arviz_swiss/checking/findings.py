@@ -26,11 +26,10 @@ from arviz_swiss.merging.diagnostics import (
 )
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.powers import TILTED
+from arviz_swiss.merging.records import SKEWED_REMEDY, describe_skewed, skewed_parameters
 from arviz_swiss.merging.warn import advise_skewed, suggest_transforms
 
 SKEWED = 1.0
-# Of the posterior itself, beyond twice its error, where Gaussians stand for what batches know.
-SITE_SKEWED = 0.3
 # Expected errors in posterior sds: worth a sentence, and a finding.
 NOTED_ERROR = 0.2
 LARGE_ERROR = 0.5
@@ -158,8 +157,6 @@ def remove_error(merged: Merged) -> str:
         return "merge fewer, larger batches, since refine led away from the posterior."
     if schema.DROPPED in merged.attrs:
         return "merge fewer, larger batches, or all of them: refine needs all."
-    if merged.attrs.get(schema.LOCAL):
-        return "merge fewer, larger batches: refine cannot where they have variables of their own."
     return "refine(merged, models) removes it; so do fewer, larger batches."
 
 
@@ -202,17 +199,8 @@ def find_skewed_sites(evidence: Evidence) -> Iterator[Finding]:
     sites = evidence.merged.groups.get(schema.SITES)
     if sites is None or evidence.is_certified:
         return
-    skewness, error = (sites[name].values for name in ("skewness", "skewness_error"))
-    beyond = np.abs(skewness) - 2 * error
-    for at in np.argsort(-beyond)[: int((beyond > SITE_SKEWED).sum())]:
-        yield Finding(
-            "skewed",
-            (),
-            f"the posterior of {evidence.merged.parameters[at]} is skewed where it is merged (by "
-            f"{skewness[at]:.1f}, {error[at]:.1f} by chance), and what batches know of it was "
-            "passed on as Gaussians: its mean can be trusted, its quantiles cannot.",
-            "use fewer and larger batches, or a prior that keeps it from its bound.",
-        )
+    if parameters := skewed_parameters(sites):
+        yield Finding("skewed", (), f"{describe_skewed(parameters)}.", f"{SKEWED_REMEDY}.")
 
 
 def find_few_draws(evidence: Evidence) -> Iterator[Finding]:

@@ -19,9 +19,11 @@ from arviz_swiss.merging.records import (
     CERTIFIED,
     GOOD_KHAT,
     NOT_CERTIFIED,
+    SKEWED_REMEDY,
     USABLE,
     USABLE_KHAT,
     Verdict,
+    describe_skewed,
 )
 
 # ArviZ fits a Pareto distribution to a fifth of the weights, and to no fewer than five.
@@ -276,13 +278,8 @@ def judge(evidence: Evidence) -> Verdict:
             "the merged posterior is not the full one, or its tails are too thin",
             f"{more} fewer and larger batches",
         )
-    if evidence.skewed and not moved and evidence.khat <= USABLE_KHAT:
-        return Verdict(
-            USABLE,
-            f"{change}, but {', '.join(evidence.skewed)} is skewed, which the draws show less than "
-            "the posterior does: trust its mean and sd, not its shape",
-            "resample to use the weights, or use fewer and larger batches",
-        )
+    if evidence.skewed and not moved:
+        return Verdict(USABLE, f"{change}, but {describe_skewed(evidence.skewed)}", SKEWED_REMEDY)
     if not moved and max(evidence.change.shift_error, evidence.change.stretch_error) > NOTABLE:
         return _too_few(evidence)
     if evidence.undone and not moved:

@@ -239,7 +239,7 @@ def _certify_local(
     progressbar: bool,
 ) -> xr.Dataset:
     """Return the certificate of a merge whose batches have variables of their own."""
-    if opened.kind != TILTED:
+    if opened.kind != TILTED or schema.SITES not in opened.groups:
         raise ValueError(
             f"the batches have variables of their own ({opened.attrs[schema.LOCAL]}), and what "
             "they say of the shared ones by themselves is far from the full posterior. Refine the "

@@ -14,9 +14,12 @@ from arviz_swiss.correcting.provenance import Provenance
 from arviz_swiss.data import schema
 from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.records import NOT_CERTIFIED, Verdict, skewed_parameters
 
-# Of a parameter, beyond twice its error: more than this no Gaussian can stand for.
-SKEWED = 0.3
+# Variance of the log of a tilted density over its Gaussian: that of skewed ones is far less.
+MOST_UNLIKE = 1.0
+# Noise of log weights, and k-hat of any of hundreds of groups, beyond which weights tell nothing.
+MOST_NOISE, WORST_GROUP = 0.5, 1.0
 
 
 def certify_tilted(
@@ -43,25 +46,47 @@ def certify_tilted(
         for at, label in enumerate(opened.labels)
     }
     answers = {label: answer for label, (answer,) in evaluate(requests).items()}
-    weighed, noise = _weigh(opened, thinned, answers)
+    tilted = {
+        label: _log_tilted(opened, thinned, at, answers[label])
+        for at, label in enumerate(opened.labels)
+    }
+    weighed, noise = _weigh(opened, thinned, answers, tilted)
     nothing = np.full(len(opened.labels), np.nan)
     beside = {
         "group_khat": ("batch_label", [answers[label].group_khat for label in opened.labels]),
         "integral_noise": ((), noise),
     }
-    return write_certificate(
+    certificate = write_certificate(
         opened,
         thinned,
         weighed,
-        Provenance(nothing, nothing, _doubt(opened, answers)),
+        Provenance(nothing, nothing, _doubt(opened, thinned, answers, tilted)),
         beside,
         rng,
-        skewed=_skewed(opened),
+        skewed=skewed_parameters(opened.groups[schema.SITES]),
     )
+    return _limited(certificate)
+
+
+def _log_tilted(opened: Merged, thinned: Thinned, position: int, answer: Marginals) -> np.ndarray:
+    """Return the log density of a batch's tilted distribution at its own draws."""
+    label = opened.labels[position]
+    own = thinned.original[label][thinned.owners == position]
+    share = 1 / float(opened.maps["power"][position])
+    values = answer.own.values + share * answer.own_prior + _log_cavity(opened, position, own)
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f'batch "{label}": some of its own draws have no density. The model given is not the '
+            "one that the batch was sampled from."
+        )
+    return values
 
 
 def _weigh(
-    opened: Merged, thinned: Thinned, answers: Mapping[str, Marginals]
+    opened: Merged,
+    thinned: Thinned,
+    answers: Mapping[str, Marginals],
+    tilted: Mapping[str, np.ndarray],
 ) -> tuple[Weighed, float]:
     """Return the weights, and the noise that the integrals leave in their logs."""
     first = answers[opened.labels[0]]
@@ -70,11 +95,8 @@ def _weigh(
     ratios, khats = np.empty(len(full)), []
     for at, label in enumerate(opened.labels):
         mine, answer = thinned.owners == at, answers[label]
-        share = 1 / float(opened.maps["power"][at])
-        tilted = answer.own.values + share * answer.own_prior
-        tilted = tilted + _log_cavity(opened, at, thinned.original[label][mine])
-        own = full[mine] - tilted
-        own = np.where(np.isfinite(own), own, -np.inf)
+        own = full[mine] - tilted[label]
+        own = np.where(np.isnan(own), -np.inf, own)
         khats.append(batch_khat(own))
         total = logsumexp(own)
         ratios[mine] = own - total + np.log(own.size) if np.isfinite(total) else own
@@ -93,18 +115,41 @@ def _log_cavity(opened: Merged, position: int, points: np.ndarray) -> np.ndarray
     return away @ shift - np.sum(away * (away @ precision), axis=1) / 2
 
 
-def _skewed(opened: Merged) -> list[str]:
-    """Return the parameters that are skewed, by the batches' scores."""
-    sites = opened.groups[schema.SITES]
-    beyond = np.abs(sites["skewness"].values) - 2 * sites["skewness_error"].values
-    return opened.parameters[beyond > SKEWED].tolist()
+def _doubt(
+    opened: Merged,
+    thinned: Thinned,
+    answers: Mapping[str, Marginals],
+    tilted: Mapping[str, np.ndarray],
+) -> str:
+    """Say what speaks against the densities: other priors, or draws that are not theirs.
 
-
-def _doubt(opened: Merged, answers: Mapping[str, Marginals]) -> str:
-    """Say what speaks against the densities: models of other data than were sampled."""
+    The scores told the moments of each batch's tilted distribution when it was sampled. A density
+    that is far from the Gaussian of these, where the batch's own draws are, is another one.
+    """
     first = opened.labels[0]
     expected = answers[first].merged_prior
-    for label, answer in answers.items():
+    for at, (label, answer) in enumerate(answers.items()):
         if not np.allclose(answer.merged_prior, expected, rtol=1e-6, atol=1e-6):
             return f'the prior of batch "{label}" differs from that of batch "{first}"'
+        batch = opened.maps.isel(batch=at)
+        away = thinned.original[label][thinned.owners == at] - batch["mean"].values
+        white = np.linalg.solve(cholesky(batch["covariance"].values), away.T)
+        ratios = tilted[label] + np.sum(white**2, axis=0) / 2
+        if ratios.var() > MOST_UNLIKE:
+            return f'the draws of batch "{label}" are not from the density given for it'
     return ""
+
+
+def _limited(certificate: xr.Dataset) -> xr.Dataset:
+    """Certify nothing by integrals that are not known well enough."""
+    noise, khats = float(certificate["integral_noise"]), certificate["group_khat"]
+    if noise <= MOST_NOISE and float(khats.max()) <= WORST_GROUP:
+        return certificate
+    worst = str(khats["batch_label"].values[int(khats.argmax())])
+    verdict = Verdict(
+        NOT_CERTIFIED,
+        f'integrals over the variables of some groups, as in batch "{worst}", are not known well '
+        f"enough to weigh draws by (k-hat {float(khats.max()):.2f}, noise {noise:.2g})",
+        "write these variables so that they are nearer to normal given the shared ones",
+    )
+    return certificate.assign_attrs(verdict._asdict())

@@ -23,13 +23,17 @@ SampleAll = Callable[[Mapping[str, Tilt]], dict[str, Tilted]]
 
 
 class Effort(NamedTuple):
-    """How to sample: chains of a batch, their warm-up, and draws of each; rounds at most."""
+    """How to sample: chains of a batch, their warm-up, and draws of each; rounds at most.
+
+    More error of the step than `step_error`, in posterior sds, asks for more draws.
+    """
 
     chains: int
     tune: int
     draws: int
     rounds: int
     target_accept: float = 0.9
+    step_error: float = STEP_ERROR
 
 
 class Propagated(NamedTuple):
@@ -67,8 +71,7 @@ def propagate(
     sites = {label: Site(share * np.eye(size), np.zeros(size)) for label, share in shares.items()}
     places: dict[str, np.ndarray | None] = dict.fromkeys(shares)
     history: list[Round] = []
-    rough = -(-max(ROUGH, ROUGH_A_PARAMETER * size) // effort.chains)
-    draws = min(rough, effort.draws)
+    draws = min(rough_draws(size, effort.chains), effort.draws)
     while len(history) < effort.rounds:
         bar.stage(f"round {len(history) + 1} of at most {effort.rounds}")
         tilts = {
@@ -96,7 +99,7 @@ def propagate(
         mean, factor = mean + factor @ step.mean, factor @ white_factor(step)
         places = {label: tilted[label].conditional.centre for label in shares}
         history.append(_round(mean, factor, step))
-        if draws >= effort.draws and step.damping == 1 and enough(history):
+        if draws >= effort.draws and _is_exact(history[-1], draws, effort) and enough(history):
             break
         draws = _next_draws(history, draws, effort.draws)
     return Propagated(
@@ -110,6 +113,17 @@ def propagate(
     )
 
 
+def rough_draws(parameters: int, chains: int) -> int:
+    """Return the draws of each chain in a round that only has to find the way."""
+    return -(-max(ROUGH, ROUGH_A_PARAMETER * parameters) // chains)
+
+
+def _is_exact(last: Round, draws: int, effort: Effort) -> bool:
+    """Tell whether the last step was whole, and as exact as is wanted or more draws can make it."""
+    is_long = draws >= MORE * effort.draws
+    return last.damping == 1 and (last.step_error <= effort.step_error or is_long)
+
+
 def _round(mean: np.ndarray, factor: np.ndarray, step: Step) -> Round:
     return Round(
         gaussian(mean, factor @ factor.T),
@@ -119,6 +133,7 @@ def _round(mean: np.ndarray, factor: np.ndarray, step: Step) -> Round:
         step.change_error,
         np.linalg.eigvalsh(step.precision),
         step.unlimited,
+        step.damping,
     )
 
 

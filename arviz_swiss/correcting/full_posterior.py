@@ -46,7 +46,7 @@ def all_scores(
     _check_inside(points, answers[labels[0]][2], parameters)
     prior = answers[labels[0]][1]
     for label in labels[1:] if compare else ():
-        _check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
+        check_same_prior(labels[0], label, prior[:PROBES], answers[label][1])
     return Scores(prior, {label: answers[label][0] for label in labels})
 
 
@@ -110,7 +110,7 @@ def log_densities(
     first = answers[labels[0]]
     for label in labels[1:]:
         probes = first["full_prior"][:PROBES], answers[label]["full_prior"]
-        _check_same_prior(labels[0], label, *map(_relative, probes))
+        check_same_prior(labels[0], label, *map(_relative, probes))
     batches, scores = [], []
     for label in labels:
         (power, prior_power), own = powers[label], answers[label]
@@ -130,7 +130,8 @@ def _relative(values: np.ndarray) -> np.ndarray:
     return np.where(finite, values, 0.0) - (values[finite][0] if finite.any() else 0.0) * finite
 
 
-def _check_same_prior(first: str, other: str, expected: np.ndarray, found: np.ndarray) -> None:
+def check_same_prior(first: str, other: str, expected: np.ndarray, found: np.ndarray) -> None:
+    """Refuse a prior that differs from that of the first batch."""
     if not np.allclose(found, expected, rtol=1e-6, atol=1e-6 * (1 + np.abs(expected).max())):
         raise ValueError(
             f'the prior of batch "{other}" differs from that of batch "{first}": '

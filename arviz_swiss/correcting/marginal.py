@@ -5,10 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from arviz_swiss.base.conditional import NoConditional, find_conditional
-from arviz_swiss.base.integrals import LogIntegrals, Place, log_integrals
+from arviz_swiss.base.integrals import LogIntegrals, Place, log_integrals, log_ratios
 from arviz_swiss.correcting.evaluation import EvaluationFailed
-from arviz_swiss.correcting.group_weights import GroupDensity, group_khats
+from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.models import group_terms
+
+# Draws of each group by which its k-hat is estimated.
+GROUP_DRAWS = 256
 
 
 class Marginals(NamedTuple):
@@ -59,7 +62,8 @@ class Marginalise(NamedTuple):
             found = log_integrals(terms, place, points, seed=self.seed)
             return found._replace(values=found.values + terms.apart(points))
 
-        khats = group_khats(GroupDensity(terms, terms.apart, place), seed=self.seed)
+        by_group = log_ratios(terms, place, GROUP_DRAWS, self.seed)
+        khats = [pareto_smoothed(column)[1] for column in by_group.T]
         return Marginals(
             integrate(self.merged),
             integrate(self.own),

@@ -10,7 +10,8 @@ from arviz_swiss.base.gaussian import Gaussian, gaussian, permuted
 from arviz_swiss.base.sites import LEAST, MOST
 from arviz_swiss.correcting.densities import JointSpace
 from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
-from arviz_swiss.correcting.evaluation import Evaluate, evaluating
+from arviz_swiss.correcting.evaluation import Evaluate, Request, evaluating
+from arviz_swiss.correcting.full_posterior import check_same_prior
 from arviz_swiss.correcting.rounds import Rounds, doubt_steps, with_rounds
 from arviz_swiss.correcting.tilted import Tilt, Tilted
 from arviz_swiss.data import containers, schema
@@ -45,7 +46,8 @@ def plan_effort(
 ) -> Effort:
     """Return how to sample for so many draws in all, each batch with what its scores need."""
     chains = given.pop("chains", None) or CHAINS
-    tune = given.pop("tune", None) or TUNE
+    tune = given.pop("tune", None)
+    tune = TUNE if tune is None else tune
     each = max(draws / batches, DRAWS_A_PARAMETER * parameters + DRAWS_BESIDE, LEAST_DRAWS)
     return Effort(chains, tune, int(np.ceil(each / chains)), rounds or ROUNDS, **given)
 
@@ -70,11 +72,12 @@ def propagate_models(
     """
     counts = rows or dict.fromkeys(models, 1)
     shares = {label: counts[label] / sum(counts.values()) for label in models}
-    total = (effort.rounds + 1) * len(models)
+    total = (effort.rounds + 2) * len(models)
     with (
         progress(total, "Refining", progressbar, unit="batch") as bar,
         evaluating(models, space, executor, bar) as evaluate,
     ):
+        _check_priors(evaluate, list(models), start)
         propagated = propagate(_sampling(evaluate), start, shares, effort, rng, bar)
         bar.stage("writing the draws")
         written = evaluate(
@@ -90,11 +93,21 @@ def propagate_models(
         local = [*space.axes, *imputed_names(models[label])]
         own = _batch_attrs(label, shares[label], rows, local)
         idatas[label] = _container(groups, propagated.tilted[label], {**attrs, **own})
-    doubt = doubt_steps(Rounds(propagated.history, list(models)))
+    doubt = doubt_steps(Rounds(propagated.history, list(models)), more="draws")
     if doubt is not None:
         warn(f"{doubt.what}. {doubt.remedy}")
     first = next(iter(models.values()))
     return _merged(idatas, space, start, propagated, first, coords, doubt)
+
+
+def _check_priors(evaluate: Evaluate, labels: Sequence[str], start: Gaussian) -> None:
+    """Refuse batches whose priors of the shared parameters differ."""
+    factor = np.linalg.cholesky(start.covariance)
+    points = start.mean + np.concatenate([np.zeros((1, len(factor))), factor.T])
+    request = Request("log_prior", points, anywhere=True)
+    answers = evaluate({label: [request] for label in labels})
+    for label in labels[1:]:
+        check_same_prior(labels[0], label, answers[labels[0]][0], answers[label][0])
 
 
 def _sampling(evaluate: Evaluate) -> SampleAll:

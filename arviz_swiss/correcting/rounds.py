@@ -126,8 +126,11 @@ def _curve_upwards(labels: Sequence[str]) -> str:
     return f"the log likelihoods of batches {', '.join(labels)} curve upwards"
 
 
-def doubt_steps(rounds: Rounds) -> Doubt | None:
-    """Return a doubt unless the last step was small, or the smallest, or nothing but noise."""
+def doubt_steps(rounds: Rounds, more: str = "points") -> Doubt | None:
+    """Return a doubt unless the last step was small, or the smallest, or nothing but noise.
+
+    `more` names what a round could have more of.
+    """
     history = rounds.history
     if rounds.upwards:
         return Doubt(
@@ -142,7 +145,7 @@ def doubt_steps(rounds: Rounds) -> Doubt | None:
             UNSETTLED,
             f"{why}: {_steps(history)}. The posterior is far from Gaussian or from the merged "
             "draws: do not trust the result before certify does",
-            "Refine it again, with more points or rounds, or merge fewer and larger batches.",
+            f"Refine it again, with more {more} or rounds, or merge fewer and larger batches.",
         )
     return None
 
@@ -152,6 +155,8 @@ def _unsettled(history: Sequence[Round]) -> str:
     last = history[-1]
     if last.step_error > UNFINISHED:
         return "the gradients of refine vary too much to tell the end of its steps"
+    if last.damping < 1:
+        return "refine could take only a part of its last step"
     if _is_still(history):
         return ""
     if last.step >= min((r.step for r in history[:-1]), default=np.inf):

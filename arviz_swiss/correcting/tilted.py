@@ -34,6 +34,10 @@ REMEDY = (
 )
 
 
+# Draws a control variate, at least: those of many local variables a group cost more than they gain.
+FEWEST_A_CONTROL = 4
+
+
 class JointDensity(Protocol):
     """The density of a batch's shared and local variables, at many points at once.
 
@@ -72,7 +76,7 @@ class Tilt(NamedTuple):
         """Sample the density that a worker keeps."""
         try:
             return sample_tilted(kept.density, self)
-        except (NoConditional, NoStart) as error:
+        except (NoConditional, NoStart, ValueError, np.linalg.LinAlgError) as error:
             raise EvaluationFailed(
                 f'batch "{label}": its variables could not be sampled together with what the other '
                 f"batches say of the shared ones: {str(error).rstrip('.')}. {REMEDY}"
@@ -161,5 +165,7 @@ def _change(
     worth /= draws.shape[0] * draws.shape[1]
     draws, gradients = (each.reshape(-1, each.shape[-1]) for each in (draws, gradients))
     controls = control_variates(draws[:, size:], gradients[:, size:], families)
+    if controls.shape[1] > len(draws) // FEWEST_A_CONTROL:
+        controls = controls[:, :0]
     directions = factor / np.linalg.norm(factor, axis=1, keepdims=True)
     return site_change(draws[:, :size], gradients[:, :size], controls, worth, directions)

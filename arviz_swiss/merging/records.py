@@ -1,5 +1,6 @@
 """What `certify` and `refine` recorded in a merged object: data first, words from it last."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,31 @@ CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
 GOOD_KHAT, USABLE_KHAT = 0.5, 0.7
 # Relative difference of effective draws that counts for nothing.
 ALIKE = 0.1
+
+
+# Of a parameter, beyond twice its error: more skewness than this no Gaussian can stand for.
+SKEWED = 0.3
+SKEWED_REMEDY = (
+    'resample to use the weights; for scales near zero pass transforms={name: "softplus"}; or use '
+    "fewer and larger batches"
+)
+
+
+def skewed_parameters(sites: xr.Dataset) -> list[str]:
+    """Return the parameters that are skewed by the scores of the batches, the worst first."""
+    beyond = np.abs(sites["skewness"].values) - 2 * sites["skewness_error"].values
+    order = np.argsort(-beyond)[: int((beyond > SKEWED).sum())]
+    return sites["parameter"].values[order].astype(str).tolist()
+
+
+def describe_skewed(parameters: Sequence[str]) -> str:
+    """Return what it means that parameters are skewed, in words."""
+    its = "its" if len(parameters) == 1 else "their"
+    return (
+        f"the posterior of {', '.join(parameters)} is skewed where it is merged, and what batches "
+        f"know was passed on as Gaussians: {its} mean can be trusted, {its} sd roughly, {its} "
+        "quantiles cannot"
+    )
 
 
 class Verdict(NamedTuple):

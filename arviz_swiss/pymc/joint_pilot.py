@@ -14,7 +14,7 @@ from arviz_swiss.base.conditional import NoConditional, find_conditional
 from arviz_swiss.base.gaussian import Round, gaussian
 from arviz_swiss.base.hmc import NoStart
 from arviz_swiss.base.mode import NoMode, scales
-from arviz_swiss.correcting.ep_rounds import ROUGH, ROUGH_A_PARAMETER, Effort, propagate
+from arviz_swiss.correcting.ep_rounds import Effort, propagate, rough_draws
 from arviz_swiss.correcting.propagation import CHAINS, TUNE
 from arviz_swiss.correcting.tilted import Tilt, Tilted, sample_tilted
 from arviz_swiss.parallel.progress import Bar
@@ -49,8 +49,8 @@ def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed
     def sample(tilts: Mapping[str, Tilt]) -> dict[str, Tilted]:
         return {label: sample_tilted(density, tilt) for label, tilt in tilts.items()}
 
-    draws = -(-max(ROUGH, ROUGH_A_PARAMETER * len(parameters)) // CHAINS)
-    effort = Effort(CHAINS, TUNE, draws, ROUNDS)
+    draws = rough_draws(len(parameters), CHAINS)
+    effort = Effort(CHAINS, TUNE, draws, ROUNDS, step_error=np.inf)
     try:
         mean, sds = _first_guess(density)
         start = gaussian(mean, np.diag(sds**2))
