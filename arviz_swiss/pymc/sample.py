@@ -143,11 +143,13 @@ def sample(
     fewer than its moments need (5 a parameter and 100 more, or 100 a parameter and 400 at least
     without `refine`), and no fewer than 50 rows a parameter, or 200; as many for every worker.
 
-    Batches with variables of their own, such as random effects, need `groups`, and have ten of them
-    or more. The pilot is found by rounds over the first batch alone. Rounds of expectation
-    propagation over all batches follow, as `refine` does them: each batch is sampled with what the
-    others say of the shared parameters as its prior, at least 320 draws. Those of the last round
-    are merged, and certified by integrals over the variables of each group. All groups are in the
+    Batches with variables of their own, such as random effects, need `groups`. The rule then counts
+    these too: a batch has ten groups or more, unless there would be fewer than two batches, and
+    with `refine` 320 draws or more, which makes ``draws // 320`` batches at most, or one for every
+    worker if that is more. The pilot is found by rounds over the first batch alone. Rounds of
+    expectation propagation over all batches follow, as `refine` does them: each batch is sampled
+    with what the others say of the shared parameters as its prior. The draws of the last round are
+    merged, and certified by integrals over the variables of each group. All groups are in the
     result, side by side, in the order of the model of all rows; what is effective of their draws
     are those of their own batch, about `draws` over the number of batches. With `kind` or
     `nuts_sampler`, without `refine`, and where the pilot fails, batches are sampled with a full
