@@ -70,6 +70,8 @@ def _named(transforms: Mapping[str, Any] | None) -> dict[str, Any]:
 def _start(opened: Merged, model: Any) -> tuple[tuple[str, ...], Gaussian]:
     """Return the shared parameters in the model's space, and the moments of the merged draws."""
     parameters, rows = unconstrained_rows(model, opened.draws, opened.names)
+    # a merge on another scale may have moved draws out of the support
+    rows = rows[np.isfinite(rows).all(axis=1)]
     return parameters, gaussian(rows.mean(axis=0), np.atleast_2d(np.cov(rows.T)))
 
 

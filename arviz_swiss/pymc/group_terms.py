@@ -117,7 +117,7 @@ def _check_prior(density: ModelJointDensity, label: str) -> None:
     values = density.log_prior(shared, local)
     if not np.allclose(values, values[0], rtol=ROUNDING, atol=ROUNDING):
         raise NoGroups(
-            f'batch "{label}": the prior of the shared variables, or a potential, depends on local '
-            "variables. Potentials are counted with the prior, once for all batches: make what "
-            "belongs to groups an observed variable, with pm.CustomDist."
+            f'batch "{label}": the prior of the shared variables depends on local ones, so that '
+            "there is no integral over these alone. Write the model the other way round, local "
+            "variables given the shared ones."
         )

@@ -67,9 +67,11 @@ def run_batches(
     random_seed: int | None,
     progressbar: bool,
     clock: Clock | None = None,
+    keep: bool = False,
 ) -> Sampled:
     """Sample the batches that the folder does not have; `division` are arguments of `partition`.
 
+    Models are kept for who asks to `keep` them, as far as memory allows.
     Who calls it has called `check_arguments` before.
     """
     folder = None if folder is None else Path(folder)
@@ -83,7 +85,7 @@ def run_batches(
                 check_potentials([probe.model for probe in probes[:2]])
             run = add_models(run, [probe.model for probe in probes[:2]])
             idatas = finished_batches(run)
-            if len(idatas) == len(run.indices) and not settings.whitened:
+            if len(idatas) == len(run.indices) and not (settings.whitened or keep):
                 return Sampled(run, idatas, {"b0": probes[0].model}, {})
             threads = executor is None and (_is_own(settings) or suits_threads(probes, settings))
             checked = check_models(
@@ -93,7 +95,7 @@ def run_batches(
                 probes,
                 settings,
                 grouped=division["groups"] is not None,
-                keep=threads or settings.whitened,
+                keep=threads or settings.whitened or keep,
             )
             # another process may begin the folder while models are checked: then its settings hold
             begun = (
@@ -107,7 +109,10 @@ def run_batches(
     if sampled.is_propagated:
         return sampled
     with clock("batches"):
-        return _sample_missing(build, data, settings, checked, sampled, executor, progressbar)
+        threads = threads and bool(checked.models)
+        return _sample_missing(
+            build, data, settings, checked, sampled, executor, threads, progressbar
+        )
 
 
 def _is_own(settings: Settings) -> bool:
@@ -121,11 +126,11 @@ def _sample_missing(
     checked: Checked,
     sampled: Sampled,
     executor: Any,
+    threads: bool,
     progressbar: bool,
 ) -> Sampled:
     """Sample the batches that are not there yet."""
     run, idatas = sampled.run, dict(sampled.idatas)
-    threads = executor is None and bool(checked.models)
     seeds = np.random.SeedSequence(run.seed).spawn(len(run.indices))
     tasks = {
         label: Task(

@@ -22,7 +22,7 @@ from arviz_swiss.parallel.partition import row_count
 from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
-from arviz_swiss.pymc.sizing import choose_sizes, examine
+from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
 from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
 from arviz_swiss.pymc.value_transforms import building
 from arviz_swiss.pymc.worker import build_model
@@ -243,8 +243,9 @@ def sample(
         random_seed=random_seed,
         progressbar=progressbar,
         clock=clock,
+        keep=examined.has_own and (refine or certify),
     )
-    skipped = _why_not_corrected(sampled)
+    skipped = _why_not_corrected(sampled, examined)
     wanted = Wanted(
         method,
         refine and not skipped,
@@ -274,8 +275,13 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
             check_count(name, value)
 
 
-def _why_not_corrected(sampled: Sampled) -> str:
+def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:
     """Return why the merge can be neither refined nor certified, if so."""
+    if examined.local and not examined.has_own:
+        return (
+            f"missing outcomes ({', '.join(examined.local)}) are variables of their batch: leave "
+            "out rows without an outcome, which tell nothing of the parameters"
+        )
     if len(sampled.models) < len(sampled.run.indices):
         return "the models of all batches could not be had side by side"
     return ""

@@ -14,9 +14,9 @@ import xarray as xr
 from group_models import exact_posterior, exact_scaled_posterior, make_groups, scaled_groups
 
 import arviz_swiss as az_swiss
-from arviz_swiss.correcting import certify_local
 from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging import records
 from arviz_swiss.parallel import store
 
 TABLE = make_groups(groups=24, rows=20, seed=4)
@@ -383,7 +383,7 @@ def test_without_refine_batches_are_merged():
 def test_warnings_point_at_the_users_line_and_are_told_once(finished, tmp_path, monkeypatch):
     shutil.copytree(finished[0], tmp_path / "run")
     (tmp_path / "run" / "certify.nc").unlink()
-    monkeypatch.setattr(certify_local, "SKEWED", -10.0)  # every parameter is
+    monkeypatch.setattr(records, "SKEWED", -10.0)  # every parameter is
     with pytest.warns(MergeWarning) as caught:
         az_swiss.sample(scaled_groups, TABLE, folder=tmp_path / "run", **SHORT)
     own = [each for each in caught if issubclass(each.category, MergeWarning)]
