@@ -1,5 +1,7 @@
 """Positive variables on another real line than PyMC's, from the density to the certificate."""
 
+import warnings
+
 import cloudpickle
 import numpy as np
 import pandas as pd
@@ -76,7 +78,9 @@ def check_weighted(certified):
 
 @pytest.fixture(scope="module")
 def merged():
-    return az_swiss.sample(build, TABLE, transforms=SOFTPLUS, **DIVIDED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)  # of thin tails, by chance
+        return az_swiss.sample(build, TABLE, transforms=SOFTPLUS, **DIVIDED)
 
 
 def test_densities_differ_by_jacobians_alone():
@@ -128,13 +132,16 @@ def test_the_space_is_restored_by_the_plain_model(merged):
 
 def test_subposteriors_are_undone_by_the_plain_model(merged):
     batches = az_swiss.subposteriors(merged, model=build(TABLE))
-    maps = groups_of(merged)["swiss_transform"]
-    for label, batch in batches.items():
+    opened = open_merged(merged, "posterior")
+    at = opened.parameters.tolist().index("tau")
+    for position, batch in enumerate(batches.values()):
         tau = groups_of(batch)["posterior"]["tau"].values
-        expected = maps["mean"].sel(batch=label, parameter="tau")
-        np.testing.assert_allclose(np.log(np.expm1(tau)).mean(), expected, rtol=1e-6, atol=1e-8)
+        expected = opened.before(position)[..., at]
+        np.testing.assert_allclose(np.log(np.expm1(tau)), expected, rtol=1e-6, atol=1e-8)
 
 
+# by chance k-hat of few weights is large, though these are nearly equal
+@pytest.mark.filterwarnings("ignore:usable:arviz_swiss.data.messages.MergeWarning")
 def test_certified_and_refined_again_by_plain_models(merged, tmp_path):
     tree = xr.DataTree.from_dict({f"/{k}": v for k, v in groups_of(merged).items()})
     tree.to_netcdf(tmp_path / "merged.nc", engine="h5netcdf")
@@ -144,6 +151,8 @@ def test_certified_and_refined_again_by_plain_models(merged, tmp_path):
     assert transforms_of(refined) == '{"tau": "softplus"}'
 
 
+# by chance k-hat of few weights is large, though these are nearly equal
+@pytest.mark.filterwarnings("ignore:usable:arviz_swiss.data.messages.MergeWarning")
 def test_refine_changes_the_space_of_the_rounds(merged):
     back = az_swiss.refine(
         merged, build=build, data=TABLE, transforms={"tau": "log"}, draws=600, rounds=3, **QUIET
