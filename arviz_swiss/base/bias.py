@@ -1,6 +1,6 @@
 """How far off a merge is to be expected: by small inflated batches, or by the prior's shape."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -52,7 +52,7 @@ def expected_error(batches: Sequence[Moments], pooled: Gaussian, powers: np.ndar
 
 
 def skewness_error(
-    draws: Sequence[np.ndarray], batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray
+    draws: Iterable[np.ndarray], batches: Sequence[Moments], pooled: Gaussian, powers: np.ndarray
 ) -> float:
     """Return by how many posterior sds (Mahalanobis) the draws' skewness says the mean is off.
 
@@ -66,7 +66,7 @@ def skewness_error(
     ``E[z z' D z]``, with D the mean of ``d_b d_b' - V_b + V``, whitened alike. Only its diagonal
     counts: the rest is chance in a random partition. So are products of the same draws.
     """
-    too_few = len(batches) < 2 or min(len(matrix) for matrix in draws) < PARTS
+    too_few = len(batches) < 2 or min(moments.draws for moments in batches) < PARTS
     if too_few or not _are_inflated(powers):
         return np.nan
     shares = (1.0 / powers) / np.sum(1.0 / powers)
@@ -108,10 +108,14 @@ def _are_inflated(powers: np.ndarray) -> bool:
 
 def _length(terms: np.ndarray, shares: np.ndarray, centred: bool = False) -> float:
     """Return the length of the mean of noisy terms, zero where chance explains it."""
-    products = np.outer(shares, shares) * (terms @ terms.T)
-    by_centring = np.trace(products) / (len(terms) - 1) if centred else 0.0
-    np.fill_diagonal(products, 0.0)
-    squared, by_chance = products.sum() - by_centring, np.sqrt(2.0 * np.sum(products**2))
+    weighted = shares[:, None] * terms
+    squares = np.einsum("bp,bp->b", weighted, weighted)
+    total = weighted.sum(axis=0)
+    by_centring = squares.sum() / (len(terms) - 1) if centred else 0.0
+    squared = total @ total - squares.sum() - by_centring
+    # The sum of all squared products of two terms, by the smaller of the two Gram matrices.
+    gram = weighted.T @ weighted if len(terms) > terms.shape[1] else weighted @ weighted.T
+    by_chance = np.sqrt(2.0 * max(np.sum(gram**2) - np.sum(squares**2), 0.0))
     if squared <= SURE * by_chance:
         return 0.0
     return float(np.sqrt(squared / (1.0 - np.sum(shares**2))))

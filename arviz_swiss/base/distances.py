@@ -4,13 +4,13 @@ Samples are (row, parameter) arrays. Every distance has a noise floor: its mean 
 samples of these effective sizes from the reference's distribution.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-GRID = 512
+from arviz_swiss.base.density import GRID, bandwidths, curves, smooth
+
 HALF_NORMAL = np.sqrt(2.0 / np.pi)
 # So many interquartile ranges from the middle half of the draws, and a draw is far out.
 FAR = 100.0
@@ -69,13 +69,14 @@ def covariance_error(sample: np.ndarray, whitening: Whitening) -> float:
 def skewness(sample: np.ndarray) -> np.ndarray:
     """Return the third standardised moment of every parameter."""
     centred = sample - sample.mean(axis=0)
-    return np.mean(centred**3, axis=0) / np.mean(centred**2, axis=0) ** 1.5
+    squares = centred * centred
+    return np.mean(squares * centred, axis=0) / np.mean(squares, axis=0) ** 1.5
 
 
 def excess_kurtosis(sample: np.ndarray) -> np.ndarray:
     """Return the fourth standardised moment of every parameter, minus that of a Gaussian."""
-    centred = sample - sample.mean(axis=0)
-    return np.mean(centred**4, axis=0) / np.mean(centred**2, axis=0) ** 2 - 3.0
+    squares = (sample - sample.mean(axis=0)) ** 2
+    return np.mean(squares * squares, axis=0) / np.mean(squares, axis=0) ** 2 - 3.0
 
 
 def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -89,50 +90,69 @@ def wasserstein(sample: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return widths @ np.abs(np.subtract(*steps)) / reference.std(axis=0, ddof=1)
 
 
-def densities(reference: np.ndarray, kde: Callable) -> list[Density]:
-    """Return every parameter's density, with the bandwidth of `kde`, as `data.statistics.kde`."""
-    return [_density(column, kde) for column in np.ascontiguousarray(reference.T)]
-
-
-def _density(column: np.ndarray, kde: Callable) -> Density:
+def densities(reference: np.ndarray) -> list[Density]:
+    """Return the density of every parameter."""
+    columns = np.ascontiguousarray(reference.T)
+    first, third = np.quantile(columns, [0.25, 0.75], axis=1)
+    middle = third - first
     # A grid up to draws that are far out would resolve no others.
-    first, third = np.quantile(column, [0.25, 0.75])
-    reach = FAR * (third - first) or np.inf
-    inside = column[(column > first - reach) & (column < third + reach)]
-    _, _, bandwidth = kde(inside)
-    low, high = inside.min() - 4 * bandwidth, inside.max() + 4 * bandwidth
-    cells = int(np.clip(4 * (high - low) / bandwidth, GRID, 16 * GRID))
-    values = _smooth(inside, low, high, bandwidth, cells, kde) * (inside.size / column.size)
-    return Density(low, high, bandwidth, values, np.mean(column < low), np.mean(column > high))
+    reach = np.where(middle > 0, FAR * middle, np.inf)
+    low, high = first - reach, third + reach
+    is_whole = (columns.min(axis=1) > low) & (columns.max(axis=1) < high)
+    widths = np.empty(len(columns))
+    widths[is_whole] = bandwidths(columns[is_whole], middle[is_whole])
+    found = []
+    for at, column in enumerate(columns):
+        inside = column
+        if not is_whole[at]:
+            inside = column[(column > low[at]) & (column < high[at])]
+            (widths[at],) = bandwidths(inside[None], middle[at : at + 1])
+        found.append(_density(column, inside.min(), inside.max(), widths[at]))
+    return found
 
 
-def _smooth(column, low, high, bandwidth, cells, kde) -> np.ndarray:
-    _, values, _ = kde(
-        column, bw=bandwidth, custom_lims=(low, high), bound_correction=False, grid_len=cells
+def _density(column: np.ndarray, least: float, greatest: float, width: float) -> Density:
+    """Return the density of one parameter on a grid for draws between two of them."""
+    low, high = least - 4 * width, greatest + 4 * width
+    cells = int(np.clip(4 * (high - low) / width, GRID, 16 * GRID))
+    frame = Density(low, high, width, np.zeros(cells), 0.0, 0.0)
+    (counts,) = _counts(column, frame, np.array([column.size]))
+    values = smooth(counts[1:-1] / column.size, width / frame.step) / frame.step
+    return frame._replace(
+        values=values, below=counts[0] / column.size, above=counts[-1] / column.size
     )
-    return values / (values.sum() * (high - low) / cells)
 
 
-def integrated_absolute(sample: np.ndarray, reference: list[Density], kde: Callable) -> np.ndarray:
+def _counts(column: np.ndarray, density: Density, sizes: np.ndarray) -> np.ndarray:
+    """Return (group, cell) counts of groups end to end; first and last of those off the grid."""
+    cells = density.values.size
+    places = np.clip(np.floor((column - density.low) / density.step), -1, cells).astype(np.int32)
+    places += 1
+    starts = (cells + 2) * np.arange(sizes.size, dtype=np.int32)
+    places += np.repeat(starts, sizes)
+    return np.bincount(places, minlength=(cells + 2) * sizes.size).reshape(sizes.size, -1)
+
+
+def integrated_absolute(sample: np.ndarray, reference: list[Density]) -> np.ndarray:
     """Return half the integrated absolute difference of the marginal densities, from 0 to 1.
 
     The sample is smoothed with the reference's bandwidth, so that two samples of one distribution
     differ by chance only. Of what lies outside the reference's grid, the shares are compared.
     """
-    columns = np.ascontiguousarray(sample.T)
-    return np.array([_area(c, d, kde) for c, d in zip(columns, reference, strict=True)])
+    columns, size = np.ascontiguousarray(sample.T), np.array([len(sample)])
+    return np.array([areas(c, d, size)[0] for c, d in zip(columns, reference, strict=True)])
 
 
-def _area(column: np.ndarray, density: Density, kde: Callable) -> float:
-    inside = column[(column >= density.low) & (column <= density.high)]
-    share = inside.size / column.size
-    if inside.size < 2 or np.ptp(inside) == 0:
-        return 1.0
-    values = _smooth(inside, density.low, density.high, density.bandwidth, density.values.size, kde)
-    between = np.abs(share * values - density.values).sum() * density.step
-    beyond = abs(np.mean(column < density.low) - density.below)
-    beyond += abs(np.mean(column > density.high) - density.above)
-    return float(0.5 * (between + beyond))
+def areas(column: np.ndarray, density: Density, sizes: np.ndarray) -> np.ndarray:
+    """Return `integrated_absolute` of each of several samples of one parameter, end to end."""
+    counts = _counts(column, density, sizes)
+    shares = counts / sizes[:, None]
+    values = smooth(shares[:, 1:-1], density.bandwidth / density.step) / density.step
+    between = np.abs(values - density.values).sum(axis=1) * density.step
+    beyond = np.abs(shares[:, 0] - density.below) + np.abs(shares[:, -1] - density.above)
+    # draws that are all the same have no density
+    stuck = counts[:, 1:-1].max(axis=1) >= counts[:, 1:-1].sum(axis=1)
+    return np.where(stuck, 1.0, 0.5 * (between + beyond))
 
 
 def mahalanobis_floor(variance: float, rank: int, reference_size: float) -> float:
@@ -165,8 +185,10 @@ def skewness_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray:
 def skewness_influence(sample: np.ndarray) -> np.ndarray:
     """Return how much every draw counts in the skewness: its mean is zero."""
     standard = (sample - sample.mean(axis=0)) / sample.std(axis=0)
-    third = np.mean(standard**3, axis=0)
-    return standard**3 - 3 * standard - third - 1.5 * third * (standard**2 - 1)
+    squares = standard * standard
+    cubes = squares * standard
+    third = np.mean(cubes, axis=0)
+    return cubes - 3 * standard - third - 1.5 * third * (squares - 1)
 
 
 def wasserstein_floor(variance: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -197,9 +219,15 @@ def _mean_chi(degrees: int) -> float:
     return float(np.sqrt(2.0) * np.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2)))
 
 
-def valleys(sample: np.ndarray, kde: Callable) -> np.ndarray:
-    """Return the depth of the deepest valley between two modes, of every parameter."""
-    return np.array([valley(kde(column)[1]) for column in np.ascontiguousarray(sample.T)])
+def valleys(ordered: np.ndarray) -> np.ndarray:
+    """Return the depth of the deepest valley between two modes, of (parameter, draw) in order."""
+    values = curves(ordered).values
+    steps = np.diff(values, axis=1)
+    falls = np.logical_or.accumulate(steps < 0, axis=1)
+    depths = np.zeros(len(values))
+    for at in np.flatnonzero((falls & (steps > 0)).any(axis=1)):
+        depths[at] = valley(values[at])
+    return depths
 
 
 def valley(density: np.ndarray) -> float:

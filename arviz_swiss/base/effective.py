@@ -1,14 +1,17 @@
 """What dependent draws are worth in independent ones, for many series at once, and by chance.
 
-For tests and errors, where speed counts; what users read is ArviZ's estimate (`data.statistics`).
+For tests and errors; what users read has the values of ArviZ (`base.convergence`).
 """
 
 import bisect
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import f, norm, rankdata
+from scipy.stats import f, norm
+
+from arviz_swiss.base.ranks import Scores, by_parameter, normal_scores
 
 QUICK_PARAMETERS = 4
 QUICK_DRAWS = 500
@@ -28,41 +31,49 @@ def effective_sizes(series: np.ndarray) -> np.ndarray:
        https://doi.org/10.1214/ss/1177011137
     """
     chains, length, _ = series.shape
-    correlations = _autocorrelations(series - series.mean(axis=(0, 1)))
-    return chains * length / np.clip(_summed(correlations), 1.0, chains * length)
+    columns = by_parameter(series)
+    pairs = _paired(_autocorrelations(columns - columns.mean(axis=(1, 2), keepdims=True)))
+    return chains * length / np.clip(_summed(pairs), 1.0, chains * length)
 
 
 def _autocorrelations(centred: np.ndarray) -> np.ndarray:
-    """Return the autocorrelations (lag, column) of all chains together; zero for a constant."""
-    length = centred.shape[1]
-    spectrum = np.fft.rfft(centred, 2 * length, axis=1)
-    lags = np.fft.irfft(np.abs(spectrum) ** 2, 2 * length, axis=1)[:, :length].sum(axis=0)
-    return lags / np.where(lags[0] > 0, lags[0], 1.0)
+    """Return (column, lag) autocorrelations of all chains of (column, chain, draw) together.
+
+    Zero for a constant. Spectra are summed over chains, so that one of all is transformed back.
+    """
+    length = centred.shape[2]
+    spectra = np.fft.rfft(centred, 2 * length).view(float)
+    power = np.einsum("pcf,pcf->pf", spectra, spectra)
+    lags = np.fft.irfft(power[:, ::2] + power[:, 1::2], 2 * length)[:, :length]
+    return lags / np.where(lags[:, :1] > 0, lags[:, :1], 1.0)
 
 
-def _summed(correlations: np.ndarray) -> np.ndarray:
+def _paired(correlations: np.ndarray) -> np.ndarray:
+    """Return the sums of pairs of lags, the first two and so on."""
+    even = correlations[..., : correlations.shape[-1] - correlations.shape[-1] % 2]
+    return even[..., ::2] + even[..., 1::2]
+
+
+def _summed(pairs: np.ndarray) -> np.ndarray:
     """Return autocorrelation times: twice the sum up to the first pair with a negative sum."""
-    even = correlations[: len(correlations) - len(correlations) % 2]
-    pairs = even[::2] + even[1::2]
-    kept = np.cumprod(pairs > 0, axis=0)
-    return 2 * np.sum(np.minimum.accumulate(pairs, axis=0) * kept, axis=0) - 1
+    return 2 * np.sum(np.maximum(np.minimum.accumulate(pairs, axis=1), 0.0), axis=1) - 1
 
 
-def times_within(series: np.ndarray) -> np.ndarray:
-    """Return the autocorrelation time of each column of (chain, draw, column), one at least.
+def times_within(columns: np.ndarray) -> np.ndarray:
+    """Return the autocorrelation time of each column of (column, chain, draw), one at least.
 
     Chains are centred each on its own mean, so that one which lies elsewhere does not seem slow. By
     that the autocovariances come out too small by the variance of a chain's mean, which the time
     itself tells, and which is given back to them.
     """
-    length = series.shape[1]
-    correlations = _autocorrelations(series - series.mean(axis=1, keepdims=True))
-    times = np.clip(_summed(correlations), 1.0, length)
-    taper = 1 - np.arange(length)[:, None] / length
+    length = columns.shape[2]
+    pairs = _paired(_autocorrelations(columns - columns.mean(axis=2, keepdims=True)))
+    times = np.clip(_summed(pairs), 1.0, length)
+    taper = _paired(1 - np.arange(length) / length)
     for _ in range(MEAN_ROUNDS):
         share = np.minimum(times / length, 0.9)
-        lost = share / (1 - share)
-        times = np.clip(_summed((correlations + lost * taper) / (1 + lost)), 1.0, length)
+        lost = (share / (1 - share))[:, None]
+        times = np.clip(_summed((pairs + lost * taper) / (1 + lost)), 1.0, length)
     return times
 
 
@@ -84,9 +95,14 @@ def sizes_within(series: np.ndarray) -> np.ndarray:
     The less of normal scores of the draws and of their distances from the median. Chains that
     disagree are worth as much as others: that is for R-hat to tell.
     """
-    distances = np.abs(series - np.median(series, axis=(0, 1)))
-    times = [times_within(_normal_scores(x)) for x in (series, distances)]
-    return series.shape[0] * series.shape[1] / np.maximum(*times)
+    return size_within_scores(normal_scores(by_parameter(series)))
+
+
+def size_within_scores(scores: Scores) -> np.ndarray:
+    """Return what `sizes_within` does, of normal scores."""
+    _, chains, length = scores.plain.shape
+    times = times_within(scores.plain), times_within(scores.folded)
+    return chains * length / np.maximum(*times)
 
 
 def rhat_limits(
@@ -102,11 +118,6 @@ def rhat_limits(
     each = chains * length // pieces
     effective = np.minimum(np.maximum(sizes, least) / pieces, each)
     return rhat_by_chance(chance / 2, pieces, each, effective)
-
-
-def _normal_scores(series: np.ndarray) -> np.ndarray:
-    rows = series.reshape(-1, series.shape[-1])
-    return norm.ppf((rankdata(rows, axis=0) - 0.375) / (len(rows) + 0.25)).reshape(series.shape)
 
 
 def size_by_chance(size: float, chance: float) -> float:
@@ -127,14 +138,32 @@ def size_by_chance(size: float, chance: float) -> float:
 def quick_squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:
     """Return the effective size of centred squares at next to no cost: enough for a warning.
 
-    From few parameters and first draws: lag-one autocorrelation r gives (1 - r) / (1 + r) a draw.
+    From few parameters and first draws.
     """
-    squares = centred_squares(arrays, free[:: -(-free.size // QUICK_PARAMETERS)], QUICK_DRAWS)
+    times = quick_squares_times(arrays, free[few_parameters(free.size)])
+    return size_by_times(times, math.prod(arrays[0].shape[:2]))
+
+
+def few_parameters(count: int) -> slice:
+    """Return which of so many parameters are looked at where that is enough."""
+    return slice(None, None, -(-count // QUICK_PARAMETERS))
+
+
+def quick_squares_times(arrays: Sequence[np.ndarray], parameters: np.ndarray) -> np.ndarray:
+    """Return autocorrelation times of centred squares of some parameters, from first draws.
+
+    Lag-one autocorrelation r gives (1 + r) / (1 - r).
+    """
+    squares = centred_squares(arrays, parameters, QUICK_DRAWS)
     variance = np.einsum("pcd,pcd->p", squares, squares)
     lagged = np.einsum("pcd,pcd->p", squares[..., 1:], squares[..., :-1])
     correlation = np.clip(lagged / np.maximum(variance, np.finfo(float).tiny), 0.0, 0.999)
-    chains, draws = arrays[0].shape[:2]
-    return float(chains * draws / np.mean((1.0 + correlation) / (1.0 - correlation)))
+    return (1.0 + correlation) / (1.0 - correlation)
+
+
+def size_by_times(times: np.ndarray, draws: int) -> float:
+    """Return what so many draws are worth, by the mean of parameters' autocorrelation times."""
+    return float(draws / np.mean(times))
 
 
 def centred_squares(

@@ -17,6 +17,9 @@ MATERIAL = 3.0
 # Beyond this share, and two, the batches disagree as a whole, and single names tell nothing.
 MOST_NAMED = 1 / 3
 MOST_LISTED = 5
+# Of many batches, one in so many is set aside before the rest are compared again: doing that after
+# each would take as long as the square of their number.
+AT_ONCE = 20
 # This many sds from the median batch, of what chance scatters means, no batch is by chance.
 CLEAR = 5.0
 
@@ -117,7 +120,8 @@ def name_disagreeing(
     too. So the worst batch is set aside, with those as clearly off, and the rest are pooled again,
     until they agree. Of two batches that disagree, both are named; if too many would be, none is.
     """
-    compared = [b for b in range(len(batches)) if b not in aside]
+    unused = set(aside)
+    compared = [b for b in range(len(batches)) if b not in unused]
     rest, named = compared, list[int]()
     most = max(2, int(MOST_NAMED * len(compared)))
     while len(rest) > 1:
@@ -125,9 +129,10 @@ def name_disagreeing(
         least, overall = _pvalues(others, powers[rest])
         if least.min() >= DISAGREE_ONE / len(rest):
             return Disagreement(named, [], overall, parameter_pvalues(others, powers[rest]))
-        worst = range(2) if len(rest) == 2 else _worst(others, powers[rest], least)
-        odd = [rest[position] for position in worst]
-        named = named + odd
+        at_once = max(1, len(compared) // AT_ONCE)
+        worst = range(2) if len(rest) == 2 else _worst(others, powers[rest], least, at_once)
+        named = named + [rest[position] for position in worst]
+        odd = set(named)
         rest = [b for b in rest if b not in odd]
         if len(named) > most or len(rest) == 1:
             everyone = [batches[b] for b in compared]
@@ -137,13 +142,17 @@ def name_disagreeing(
     return Disagreement(named, [], 1.0, np.ones(batches[0].mean.size))
 
 
-def _worst(batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray) -> list[int]:
+def _worst(
+    batches: Sequence[Moments], powers: np.ndarray, pvalues: np.ndarray, at_once: int
+) -> list[int]:
     """Return the batches to set aside next: those clearly off the median, else the least likely."""
     distance = np.abs(_away(batches, powers)[1]).max(axis=1)
-    distance[pvalues >= DISAGREE_ONE / len(batches)] = 0.0
+    is_off = pvalues < DISAGREE_ONE / len(batches)
+    distance[~is_off] = 0.0
     clear = distance >= max(CLEAR, distance.max() / 2)
     if not clear.any():
-        return [int(np.argmin(pvalues))]
+        least = np.argsort(pvalues, kind="stable")[:at_once]
+        return least[is_off[least]].tolist()
     order = np.argsort(-distance, kind="stable")
     return order[clear[order]].tolist()
 

@@ -12,6 +12,8 @@ import numpy as np
 # Log densities (points,) and their gradients (points, parameters) at many points.
 LogDensity = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
+# Twice as many chains with half the warm-up cost less, as one call of the density serves all.
+CHAINS, WARMUP = 8, 20
 # Lengths of trajectories, about the quarter of a period (pi / 2) after which a standard normal
 # target has forgotten its start, and shares by which they vary. Longer ones are better for means
 # and worse for variances, which the merge needs as well.

@@ -27,6 +27,11 @@ def add_outer(rows: np.ndarray, total: np.ndarray) -> np.ndarray:
     return blas.dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
 
 
+def add_product(rows: np.ndarray, scale: np.ndarray, total: np.ndarray) -> None:
+    """Add ``rows @ scale.T`` to `total` in place; all three are C-ordered, of double precision."""
+    blas.dgemm(1.0, scale.T, rows.T, beta=1.0, c=total.T, trans_a=1, overwrite_c=1)
+
+
 def mirror(upper: np.ndarray) -> np.ndarray:
     """Return the symmetric matrix whose upper triangle is given, the rest being zero."""
     full = upper + upper.T
@@ -163,3 +168,9 @@ def invert(affine: AffineMap, units: np.ndarray) -> AffineMap:
     scaled = affine.scale * (units / units[:, None])
     back = np.linalg.inv(scaled) * (units[:, None] / units)
     return AffineMap(back, affine.target, affine.source)
+
+
+def compose(first: AffineMap, second: AffineMap) -> AffineMap:
+    """Return the map that does the first and then the second."""
+    target = second.scale @ (first.target - second.source) + second.target
+    return AffineMap(second.scale @ first.scale, first.source, target)

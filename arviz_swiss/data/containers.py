@@ -4,6 +4,7 @@ Everything else sees *groups*, a plain dict of group name to `xarray.Dataset`.
 """
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -24,9 +25,15 @@ DRAWS = (
 # What a dict of groups may hold beside them, as ArviZ's from_dict takes it.
 NO_GROUPS = ("coords", "dims", "pred_coords", "pred_dims", "attrs")
 
+# Groups whose arrays are draws, in every ArviZ.
+PLAIN_GROUPS = ("posterior", "prior")
+
 NO_CHAIN_AXIS = "Draws without a chain axis need one: x[None] makes them one chain"
 # Nobody samples fewer draws in ten times as many chains: parameters were taken for draws.
 FEWEST_DRAWS = 10
+
+# Files that are open at a time where memory counts more than time.
+FEW_FILES = 8
 
 Groups = dict[str, xr.Dataset]
 
@@ -97,7 +104,7 @@ def read(obj: Any, group: str = "posterior") -> Contents:
     if isinstance(obj, xr.Dataset):
         return Contents({group: obj}, None)
     if isinstance(obj, str | os.PathLike):
-        return Contents(_open_file(os.fspath(obj), group), None)
+        return Contents(open_file(os.fspath(obj), group), None)
     return Contents(_convert(obj, group), None)
 
 
@@ -120,6 +127,16 @@ def root_attrs(obj: Any) -> dict[str, Any]:
     return dict(obj.attrs) if is_whole else {}
 
 
+@contextlib.contextmanager
+def few_open_files() -> Iterator[None]:
+    """Have xarray keep few files open at a time, each of which takes most of a MB; reopen others.
+
+    Groups that were opened lazily may be used as if all files were open.
+    """
+    with xr.set_options(file_cache_maxsize=FEW_FILES):
+        yield
+
+
 def close(groups: Groups) -> None:
     """Release the files that lazily opened groups hold."""
     for dataset in groups.values():
@@ -127,7 +144,10 @@ def close(groups: Groups) -> None:
 
 
 def check_group(
-    groups: Groups, group: str, name: str, sample_dims: Sequence[str] = SAMPLE_DIMS
+    groups: Mapping[str, xr.Dataset],
+    group: str,
+    name: str,
+    sample_dims: Sequence[str] = SAMPLE_DIMS,
 ) -> None:
     """Refuse an object, called `name`, without draws in this group."""
     if group not in groups:
@@ -228,16 +248,25 @@ def _inherit(dataset: xr.Dataset, coords: xr.Coordinates) -> xr.Dataset:
     return dataset.assign_coords(along) if along else dataset
 
 
-def _open_file(path: str, group: str) -> Groups:
+def open_file(path: str, group: str) -> Groups:
     """Open a netCDF or zarr file lazily and uncached, so that a batch is in memory only in use."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"no file or folder {path!r}")
-    netcdf = "h5netcdf" if importlib.util.find_spec("h5netcdf") else "netcdf4"
-    engine = "zarr" if os.path.isdir(path) or path.endswith((".zarr", ".zip")) else netcdf
-    opened = xr.open_groups(path, engine=engine, cache=False)
+    opened = xr.open_groups(path, engine=_engine(path), cache=False)
     root = opened.pop("/", xr.Dataset())
     groups = {name.strip("/"): _inherit(dataset, root.coords) for name, dataset in opened.items()}
     return groups or ({group: root} if root.data_vars else {})
+
+
+def open_group(path: str, name: str) -> xr.Dataset:
+    """Open one group of a file as `open_file` opens all, but for coordinates of the root."""
+    return xr.open_dataset(path, group=name, engine=_engine(path), cache=False)
+
+
+def _engine(path: str) -> str:
+    """Return what xarray opens a file with."""
+    netcdf = "h5netcdf" if importlib.util.find_spec("h5netcdf") else "netcdf4"
+    return "zarr" if os.path.isdir(path) or path.endswith((".zarr", ".zip")) else netcdf
 
 
 def _convert(obj: Any, group: str) -> Groups:
@@ -252,6 +281,8 @@ def _convert(obj: Any, group: str) -> Groups:
     for name, arrays in by_group.items():
         if not str(name).endswith(("data", "_attrs")):
             check_axes(arrays if isinstance(arrays, Mapping) else {"x": arrays})
+    if not is_grouped and is_mapping and (dataset := _from_arrays(obj, group)) is not None:
+        return {group: dataset}
     is_old = native_container() == "InferenceData"
     # ArviZ 1.x converts samplers' fits by functions named after the library only.
     from_library = getattr(arviz, f"from_{type(obj).__module__.partition('.')[0]}", None)
@@ -272,6 +303,50 @@ def _convert(obj: Any, group: str) -> Groups:
     else:
         converted = arviz.convert_to_datatree(obj, group=group)
     return read(converted, group).groups
+
+
+def _from_arrays(arrays: Mapping[str, Any], group: str) -> xr.Dataset | None:
+    """Return plain arrays as ArviZ converts them, in a tenth of its time; None for anything else.
+
+    What ArviZ warns of, names otherwise by its settings, or calls by names of others is left to it.
+    """
+    values = arrays.values()
+    dims = {
+        name: [f"{name}_dim_{axis}" for axis in range(np.ndim(array) - 2)]
+        for name, array in arrays.items()
+    }
+    taken = {"log_likelihood", *SAMPLE_DIMS, *(dim for own in dims.values() for dim in own)}
+    is_plain = (
+        group in PLAIN_GROUPS
+        and all(type(array) is np.ndarray and array.dtype.kind in "fiub" for array in values)
+        and len({array.shape[:2] for array in values}) == 1
+        and all(isinstance(name, str) and name not in taken for name in arrays)
+    )
+    if not is_plain or tuple(_sample_dims()) != SAMPLE_DIMS:
+        return None
+    data = {name: ((*SAMPLE_DIMS, *dims[name]), array) for name, array in arrays.items()}
+    sizes = {
+        dim: n for own, array in data.values() for dim, n in zip(own, array.shape, strict=True)
+    }
+    sizes = {
+        dim: length
+        for own, array in data.values()
+        for dim, length in zip(own, array.shape, strict=True)
+    }
+    return xr.Dataset(data, _counted(tuple(sizes.items()), int(rc_param("data.index_origin"))))
+
+
+@functools.lru_cache(maxsize=8)
+def _counted(sizes: tuple[tuple[str, int], ...], origin: int) -> xr.Coordinates:
+    """Return coordinates that count, made once for all batches of these sizes."""
+    return xr.Coordinates({dim: np.arange(origin, origin + length) for dim, length in sizes})
+
+
+def _sample_dims() -> Sequence[str]:
+    """Return ArviZ's names of the dimensions of draws, which a setting of ArviZ 1.x changes."""
+    import arviz
+
+    return arviz.rcParams.get("data.sample_dims", SAMPLE_DIMS)
 
 
 def brief_type(obj: Any) -> str:

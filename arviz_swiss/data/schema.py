@@ -18,6 +18,12 @@ SITES = "swiss_sites"
 PILOT = "swiss_pilot"
 RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
+# Groups of what `moments` and `plan` return, and of their files.
+MOMENTS = "swiss_moments"
+PLAN = "swiss_plan"
+VARIABLES_OF_DRAWS = "swiss_variables"
+VARIABLES_OF_MERGE = "swiss_merge_variables"
+PRIOR_DRAWS = "swiss_prior"
 # Begins every name of ours.
 PREFIX = "swiss_"
 
@@ -36,11 +42,13 @@ DATA = "swiss_data"
 GROUPS_BY = "swiss_groups"
 STRATIFY_BY = "swiss_stratify"
 SHARED = "swiss_shared"
+ROWS = "swiss_rows"
 SETTINGS = "swiss_settings"
 VERSION = "swiss_version"
 PYMC_VERSION = "swiss_pymc_version"
 SAMPLED_VARIABLES = "sampled_variables"
 FULL_WARMUP = "swiss_full_warmup"
+OBSERVED = "swiss_observed"
 
 # Attributes of merged draws.
 METHOD = "swiss_method"
@@ -75,12 +83,26 @@ PLAIN = "plain"
 RESAMPLED_BATCHES = "with_full_warmup"
 SKIPPED = "skipped"
 
+# Attributes of `swiss_moments` and `swiss_plan`.
+FORMAT = "swiss_format"
+RECORD = "swiss_record"
+
 # Dimensions of `swiss_transform` along which it holds the labels of all elements that were merged.
 ELEMENT = "swiss_element"
 UNCONSTRAINED_ELEMENT = "swiss_unconstrained_element"
 
 # What belongs to one batch, which a merged object does not inherit from the first.
-BATCH_ATTRS = (BATCH, SIZE, POWER, PRIOR_POWER, SETTINGS, VERSION, PYMC_VERSION, FULL_WARMUP)
+BATCH_ATTRS = (
+    BATCH,
+    SIZE,
+    POWER,
+    PRIOR_POWER,
+    SETTINGS,
+    VERSION,
+    PYMC_VERSION,
+    FULL_WARMUP,
+    OBSERVED,
+)
 # What a merge says of itself, which neither its batches nor a merge of merged ones inherit.
 MERGE_ATTRS = (
     METHOD,
@@ -110,6 +132,19 @@ def own_coord(dim: str) -> str:
     """Return the coordinate that holds the batches' own labels along `dim`, where they repeat."""
     return f"own_{dim}"
 
+
+# Groups and attributes of files that `moments` and `plan` save.
+FILE_GROUPS = {
+    MOMENTS: "The mean, covariance and shape of one batch's draws, and how well they are known.",
+    PLAN: "Which chains of the merged object each batch makes, and constants of it.",
+    VARIABLES_OF_DRAWS: "Names, dimensions and labels of the draws, without values.",
+    VARIABLES_OF_MERGE: "Likewise, in the space of the merge.",
+    PRIOR_DRAWS: "Draws of the prior, which the kind `full_prior` takes out.",
+}
+FILE_ATTRIBUTES = {
+    FORMAT: "The version of the file's format.",
+    RECORD: "All that is no array, as JSON.",
+}
 
 GROUPS = {
     POSTERIOR: (
@@ -141,6 +176,7 @@ BATCH_ATTRIBUTES = {
     VERSION: "Version of arviz_swiss that sampled it.",
     PYMC_VERSION: "Version of PyMC.",
     FULL_WARMUP: "There if whitened chains were no use, and it was sampled with a full warm-up.",
+    OBSERVED: "Count, mean and sd of what it observes, as JSON, if it does not hold its rows.",
 }
 
 ATTRIBUTES = {
@@ -161,6 +197,7 @@ ATTRIBUTES = {
         GROUPS_BY: "The column whose groups were kept together, if it was given by name.",
         STRATIFY_BY: "The column that was spread evenly, if it was given by name.",
         SHARED: "Columns whose levels in all rows every batch was told, as JSON.",
+        ROWS: "The folder of the run, where the rows of each batch are in a file.",
         RESAMPLED: "The verdict under which `resample` drew.",
     },
     TRANSFORM: {

@@ -1,5 +1,6 @@
 """Which variables and elements of a dataset, by ArviZ's var_names, filter_vars and coords."""
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -41,15 +42,8 @@ def select_names(
     names = checked_names(var_names, filter_vars)
     if names is None:
         return list(dataset.data_vars)
-    import arviz
-
-    # Names are all that is asked for, of whatever dimensions the draws have.
-    stand_in = xr.Dataset({name: (SAMPLE_DIMS, np.zeros((1, 1))) for name in dataset.data_vars})
-    options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
-    try:
-        selected = set(arviz.extract(stand_in, var_names=names, **options).data_vars)
-    except KeyError:
-        selected = set()
+    wanted = tuple(names) if isinstance(names, list) else names
+    selected = _selected(tuple(dataset.data_vars), wanted, filter_vars)
     if not selected:
         present = ", ".join(dataset.data_vars)
         listed = [names] if isinstance(names, str) else names
@@ -57,6 +51,23 @@ def select_names(
         which = f": no {', '.join(missing)}" if missing and not filter_vars else " selects nothing"
         raise ValueError(f"{where}var_names={names!r}{which}; the variables are {present}.")
     return [name for name in dataset.data_vars if name in selected]
+
+
+@functools.lru_cache(maxsize=8)
+def _selected(
+    present: tuple[str, ...], var_names: str | tuple[str, ...], filter_vars: str | None
+) -> frozenset[str]:
+    """Return what ArviZ selects of the variables present, once for all batches that have these."""
+    import arviz
+
+    # Names are all that is asked for, of whatever dimensions the draws have.
+    stand_in = xr.Dataset({name: (SAMPLE_DIMS, np.zeros((1, 1))) for name in present})
+    wanted = list(var_names) if isinstance(var_names, tuple) else var_names
+    options = {"filter_vars": filter_vars, "combined": False, "keep_dataset": True}
+    try:
+        return frozenset(arviz.extract(stand_in, var_names=wanted, **options).data_vars)
+    except KeyError:
+        return frozenset()
 
 
 def selected(

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.base.convergence import Convergence
+from arviz_swiss.base.convergence import convergence as ranked_convergence
 from arviz_swiss.data.containers import SAMPLE_DIMS, native_container
 
 
@@ -31,21 +33,28 @@ def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:
     return xr.Dataset(arrays)
 
 
-def convergence(draws: np.ndarray) -> tuple[float, float, float]:
-    """Return ArviZ's R-hat, bulk and tail effective sample sizes of one (chain, draw) array."""
-    import arviz
+def convergence(series: np.ndarray) -> Convergence:
+    """Return ArviZ's R-hat, bulk and tail effective sizes of (chain, draw, parameter) draws."""
+    return ranked_convergence(series, _quantile)
 
-    if draws.shape[1] < 4:
-        return np.nan, np.nan, np.nan
-    if len(draws) == 1 and draws.shape[1] >= 8:
-        # ArviZ compares no single chain with itself, though it halves chains where there are two
-        half = draws.shape[1] // 2
-        rhat = arviz.rhat(draws[0, : 2 * half].reshape(2, half))
-    else:
-        rhat = arviz.rhat(draws)
-    bulk = arviz.ess(draws, method="bulk")
-    tail = arviz.ess(draws, method="tail", prob=(0.05, 0.95))
-    return float(rhat), float(bulk), float(tail)
+
+def _quantile(ordered: np.ndarray, probability: float) -> np.ndarray:
+    """Return a quantile of draws in order, (parameter, draw), as the installed ArviZ rounds it.
+
+    Of draws that repeat themselves the last digit decides how many lie below it.
+    """
+    size = ordered.shape[1]
+    if native_container() == "InferenceData":
+        place = size * probability + (1 - probability)
+        below = int(np.clip(np.floor(place), 1, size - 1))
+        share = np.clip(place - below, 0, 1)
+        return (1 - share) * ordered[:, below - 1] + share * ordered[:, below]
+    place = (size - 1) * probability
+    below = int(place)
+    share = place - below
+    low, high = ordered[:, below], ordered[:, min(below + 1, size - 1)]
+    step = high - low
+    return high - step * (1 - share) if share >= 0.5 else low + step * share
 
 
 def effective_size(draws: np.ndarray) -> float:
@@ -81,15 +90,3 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
             # ArviZ 1.x takes the negative of what it smooths, as leave-one-out gives it
             log_weights, khat = array_stats.psislw(-log_ratios)
     return np.asarray(log_weights, float), float(khat)
-
-
-def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return grid, density and bandwidth of ArviZ's kernel density estimate of one parameter."""
-    import arviz
-
-    if native_container() == "InferenceData":
-        return arviz.kde(draws, bw_return=True, **options)
-    from arviz_stats.base import array_stats
-
-    grid, density, bandwidth = array_stats.kde(draws, **options)
-    return grid, density, float(bandwidth)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import digamma, expit, polygamma
 
 import arviz_swiss as az_swiss
-from arviz_swiss.base.bias import expected_error, prior_error, skewness_error
+from arviz_swiss.base.bias import SURE, _length, expected_error, prior_error, skewness_error
 from arviz_swiss.base.gaussian import Moments, pool
 
 
@@ -330,3 +330,19 @@ def test_a_refined_merge_is_not_told_to_draw_more():
     sd = refined["posterior"]["x"].std(("chain", "draw")).values * np.sqrt(count * rows)
     np.testing.assert_allclose(sd, 1, atol=0.02)
     assert "few draws" not in {finding.flag for finding in az_swiss.report(refined).findings}
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(("count", "size"), [(5, 3), (40, 7), (6, 30)])
+def test_only_products_of_two_different_batches_count(count, size, centred):
+    rng = np.random.default_rng(count)
+    shares = rng.dirichlet(np.ones(count))
+    for shift in (0.0, 0.3, 3.0):
+        terms = rng.standard_normal((count, size)) + shift
+        products = np.outer(shares, shares) * (terms @ terms.T)
+        by_centring = np.trace(products) / (count - 1) if centred else 0.0
+        np.fill_diagonal(products, 0.0)
+        squared = products.sum() - by_centring
+        is_sure = squared > SURE * np.sqrt(2 * np.sum(products**2))
+        expected = np.sqrt(squared / (1 - np.sum(shares**2))) if is_sure else 0.0
+        assert _length(terms, shares, centred) == pytest.approx(expected, rel=1e-12)

@@ -5,7 +5,6 @@ from scipy.stats import kurtosis, norm, skew, wasserstein_distance
 from arviz_swiss.base import distances
 from arviz_swiss.base.distances import excess_kurtosis, valley, valleys
 from arviz_swiss.checking.statistics import VALLEY
-from arviz_swiss.data import statistics
 
 
 @pytest.mark.parametrize("rows", [400, 500, 333])
@@ -46,9 +45,9 @@ def test_exact_dependences_are_no_directions():
 def test_samples_apart_have_no_density_in_common():
     rng = np.random.default_rng(5)
     sample = rng.standard_normal((1000, 1))
-    estimates = distances.densities(sample, statistics.kde)
-    assert distances.integrated_absolute(sample, estimates, statistics.kde)[0] < 1e-3
-    assert distances.integrated_absolute(sample + 50, estimates, statistics.kde)[0] == 1.0
+    estimates = distances.densities(sample)
+    assert distances.integrated_absolute(sample, estimates)[0] == 0.0
+    assert distances.integrated_absolute(sample + 50, estimates)[0] == 1.0
 
 
 def test_excess_kurtosis_is_scipys():
@@ -83,7 +82,7 @@ def test_few_stray_draws_are_no_mode():
 
 def test_samples_of_one_mode_stay_below_the_threshold():
     sample = np.random.default_rng(0).standard_normal((400, 40))
-    assert valleys(sample, statistics.kde).max() < 0.25
+    assert valleys(np.sort(sample.T, axis=1)).max() < 0.25
 
 
 # Long tails: ripples that a density estimate has there are no modes.
@@ -101,7 +100,7 @@ def test_samples_of_one_mode_stay_below_the_threshold():
 @pytest.mark.parametrize("draws", [400, 1000, 4000])
 def test_long_tails_have_one_mode(make, draws):
     sample = make(np.random.default_rng(0), (draws, 40))
-    assert valleys(sample, statistics.kde).max() < VALLEY
+    assert valleys(np.sort(sample.T, axis=1)).max() < VALLEY
 
 
 def test_ripples_beside_two_modes_do_not_hide_them():

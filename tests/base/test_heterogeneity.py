@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, ttest_ind
 
 import arviz_swiss as az_swiss
-from arviz_swiss.base import linalg
+from arviz_swiss.base import heterogeneity, linalg
 from arviz_swiss.base.gaussian import Moments, pool
 from arviz_swiss.base.heterogeneity import (
     batch_heterogeneity,
@@ -157,3 +157,18 @@ def test_a_strong_prior_that_was_subtracted_is_no_disagreement():
             )
         assert not [one for one in caught if "disagree" in str(one.message)]
         assert float(merged["swiss_diagnostics"]["q_pvalue"]) > 1e-3
+
+
+@pytest.mark.parametrize(("bad", "count"), [(30, 200), (60, 400), (190, 400)])
+def test_of_many_that_are_hardly_off_all_are_named_in_few_rounds(bad, count, monkeypatch):
+    """As often as the rest are pooled again, every batch's covariance is decomposed."""
+    rng = np.random.default_rng(bad)
+    means = np.sqrt(count) * rng.uniform(-1, 1, (count, 3))
+    # near enough to the others that none is clearly off the median
+    means[:bad, 0] += np.sqrt(count) * rng.uniform(8.0, 8.5, bad) * rng.choice([-1, 1], bad)
+    monkeypatch.setattr(heterogeneity, "CLEAR", 100.0)
+    decomposed, spectrum = [], linalg.spectrum
+    monkeypatch.setattr(linalg, "spectrum", lambda *each: decomposed.append(1) or spectrum(*each))
+    found = name_disagreeing(moments(means), np.full(count, float(count)))
+    assert sorted(found.named) == (list(range(bad)) if bad < count / 3 else [])
+    assert count < len(decomposed) < 10 * count

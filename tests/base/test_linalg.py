@@ -145,3 +145,18 @@ def test_transport_map_is_symmetric_and_carries_source_to_target(random_covarian
     mapped = linalg.transport_map(source, target)
     np.testing.assert_allclose(mapped, mapped.T, atol=1e-12)
     np.testing.assert_allclose(mapped @ source @ mapped, target, atol=1e-12)
+
+
+def test_composed_maps_do_one_after_the_other():
+    rng = np.random.default_rng(0)
+    first, second = (
+        linalg.AffineMap(rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3))
+        for _ in range(2)
+    )
+    points = rng.normal(size=(10, 3))
+
+    def moved(points, affine):
+        return (points - affine.source) @ affine.scale.T + affine.target
+
+    expected = moved(moved(points, first), second)
+    np.testing.assert_allclose(moved(points, linalg.compose(first, second)), expected, atol=1e-12)

@@ -366,3 +366,41 @@ def test_containers_are_recognised_by_what_they_are(merged):
     assert not containers.is_inference_data(tree)
     assert containers.root_attrs(built) == {"by": "me"}
     assert containers.root_attrs(dataset) == {}
+
+
+@pytest.mark.parametrize("origin", [0, 1])
+def test_plain_arrays_become_what_arviz_makes_of_them(origin, monkeypatch):
+    arrays = {
+        "mu": np.random.default_rng(0).normal(size=(2, 10)),
+        "beta": np.zeros((2, 10, 3, 2), np.float32),
+        "flag": np.ones((2, 10, 1), bool),
+    }
+    monkeypatch.setitem(az.rcParams, "data.index_origin", origin)
+    own = containers.read(arrays).groups["posterior"]
+    monkeypatch.setattr(containers, "_from_arrays", lambda *_: None)
+    converted = containers.read(arrays).groups["posterior"]
+    xr.testing.assert_equal(own, converted)
+    dtypes = [{n: a.dtype for n, a in each.variables.items()} for each in (own, converted)]
+    assert dtypes[0] == dtypes[1]
+    assert all(np.shares_memory(own[name].values, array) for name, array in arrays.items())
+
+
+def test_what_is_no_plain_array_is_left_to_arviz():
+    draws = np.zeros((2, 10))
+    for arrays in (
+        {"x": draws, "y": draws.tolist()},
+        {"x": np.ma.masked_array(draws)},
+        {"x": draws, "y": np.zeros((2, 9))},
+        {"x": np.zeros((2, 10, 3)), "x_dim_0": draws},
+        {"log_likelihood": draws},
+        {"x": draws.astype(complex)},
+    ):
+        assert containers._from_arrays(arrays, "posterior") is None
+    assert containers._from_arrays({"x": draws}, "sample_stats") is None
+
+
+def test_attributes_of_one_dicts_labels_are_not_those_of_another():
+    first, second = (containers.read({"x": np.zeros((2, 10, 3))}).groups["posterior"] for _ in "ab")
+    first["x_dim_0"].attrs["unit"] = "m"
+    third = containers.read({"x": np.zeros((2, 10, 3))}).groups["posterior"]
+    assert second["x_dim_0"].attrs == third["x_dim_0"].attrs == {}

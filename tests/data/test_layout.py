@@ -135,21 +135,31 @@ def test_row_blocks_cover_all_rows_once(rows, parameters):
     np.testing.assert_array_equal(covered, np.arange(rows))
 
 
-def test_rows_are_gathered_and_moved():
+def test_rows_are_gathered():
     dataset = dataset_of([[], [3], [2, 2]])
     layout = layout_of(dataset, list(dataset.data_vars))
     matrices = [dataset[name].values.reshape(10, -1) for name in dataset.data_vars]
     centre = np.arange(layout.size, dtype=float)
-    rows = gather(matrices, layout, slice(2, 9), centre, np.empty((8, layout.size)))
-    np.testing.assert_allclose(rows, gather_all(matrices, layout)[2:9] - centre)
+    centres = np.tile(centre, 8)
+    rows = gather(matrices, layout, slice(2, 9), centres, np.empty((8, layout.size)))
+    np.testing.assert_array_equal(rows, gather_all(matrices, layout)[2:9] - centre)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shapes", [[[], [3], [2, 2]], [[], [40], [3], [5, 4]], [[17]]])
+def test_rows_are_moved(shapes, dtype):
+    dataset = dataset_of(shapes)
+    layout = layout_of(dataset, list(dataset.data_vars))
+    matrices = [dataset[name].values.reshape(10, -1) for name in dataset.data_vars]
     rng = np.random.default_rng(0)
-    affine = AffineMap(rng.standard_normal((layout.size,) * 2), centre, 2 * centre + 1)
+    scale = rng.standard_normal((layout.size,) * 2)
+    affine = AffineMap(scale, 1e6 + np.arange(layout.size), -2e6 + np.arange(layout.size))
     # more rows than one block has
     many = [np.tile(matrix, (1000, 1)) for matrix in matrices]
-    out = [np.empty_like(matrix) for matrix in many]
+    out = [np.empty(matrix.shape, dtype) for matrix in many]
     move(many, layout, affine, out)
-    moved = (gather_all(many, layout) - centre) @ affine.scale.T + affine.target
-    np.testing.assert_allclose(gather_all(out, layout), moved)
+    moved = (gather_all(many, layout) - affine.source) @ scale.T + affine.target
+    np.testing.assert_allclose(gather_all(out, layout), moved, rtol=50 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize(
@@ -166,3 +176,21 @@ def test_rows_are_gathered_and_moved():
 def test_positions_of_labels(wanted, labels, positions):
     found = positions_of(list(wanted), list(labels))
     assert (found if found is None else found.tolist()) == positions
+
+
+def test_labels_are_those_of_arviz():
+    coords = {
+        "text": ["a", "", "b c"],
+        "number": [0.1, 1e-20],
+        "time": np.array(["2020-01-01", "2020-01-02T03"], "M8[ns]"),
+        "flag": [True, False],
+    }
+    dims = {"x": ["text"], "y": ["number", "text"], "t": ["time", "flag"], "u": ["none"], "s": []}
+    sizes = {dim: len(values) for dim, values in coords.items()} | {"none": 3}
+    data = {
+        name: (("chain", "draw", *own), np.zeros((1, 2, *(sizes[dim] for dim in own))))
+        for name, own in dims.items()
+    }
+    layout = layout_of(xr.Dataset(data, coords), list(data))
+    assert layout.labels() == layout.labels(az.labels.BaseLabeller())
+    assert layout.labels()[:3] == ["x[a]", "x", "x[b c]"]

@@ -9,6 +9,8 @@ OURS = {name: value for name, value in CONSTANTS.items() if value.startswith(sch
 DESCRIBED = {
     *schema.GROUPS,
     *schema.BATCH_ATTRIBUTES,
+    *schema.FILE_GROUPS,
+    *schema.FILE_ATTRIBUTES,
     *(name for names in schema.ATTRIBUTES.values() for name in names),
     *(name for names in schema.VARIABLES.values() for name in names),
 }

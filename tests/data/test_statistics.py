@@ -7,7 +7,8 @@ import xarray as xr
 from autoregressive import autoregressive
 from scipy.stats import norm
 
-from arviz_swiss.base.effective import effective_sizes
+from arviz_swiss.base.convergence import mean_sizes
+from arviz_swiss.base.effective import effective_sizes, sizes_within
 from arviz_swiss.data import statistics
 
 
@@ -27,18 +28,63 @@ def test_rows_of_the_summary_are_those_of_their_labels():
     np.testing.assert_allclose(table["mean"], [*means.ravel(), *means.T.ravel()], rtol=1e-12)
 
 
-def test_convergence_is_arvizs():
-    draws = autoregressive(np.random.default_rng(1), 0.5, 4, 500, 1)[..., 0]
+def repeated(rng, series):
+    """Return series that stay where they are every other draw or so, as a Metropolis sampler's."""
+    moves = rng.random(series.shape[:2]) < 0.5
+    moves[:, 0] = True
+    last = np.maximum.accumulate(np.where(moves, np.arange(series.shape[1]), 0), axis=1)
+    return np.take_along_axis(series, last[..., None], axis=1)
+
+
+def arviz_convergence(draws):
+    """Return ArviZ's R-hat, bulk, tail and mean effective sizes of one (chain, draw) array."""
+    halves = draws
+    if len(draws) == 1 and draws.shape[1] >= 8:
+        half = draws.shape[1] // 2
+        halves = draws[0, : 2 * half].reshape(2, half)
+    sizes = [az.ess(draws, method=method) for method in ("bulk", "mean")]
     tail = az.ess(draws, method="tail", prob=(0.05, 0.95))
-    expected = np.array([az.rhat(draws), az.ess(draws, method="bulk"), tail], dtype=float)
-    np.testing.assert_allclose(statistics.convergence(draws), expected, rtol=1e-12)
+    return np.array([az.rhat(halves), sizes[0], tail, sizes[1]], dtype=float)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4])
+# 101 and 1001: the quantiles that tails begin at are draws
+@pytest.mark.parametrize("length", [8, 9, 11, 50, 101, 500, 1001])
+@pytest.mark.parametrize("make", ["slow", "repeated", "rounded", "apart"])
+def test_convergence_is_arvizs(chains, length, make):
+    rng = np.random.default_rng(1)
+    series = autoregressive(rng, 0.9 if make == "slow" else 0.3, chains, length, 3)
+    if make == "repeated":
+        series = repeated(rng, series)
+    elif make == "rounded":
+        series = np.round(series, 1)
+    elif make == "apart":
+        series += np.arange(chains)[:, None, None]
+    found = statistics.convergence(series)
+    expected = [arviz_convergence(series[..., j]) for j in range(3)]
+    values = np.column_stack([found.rhat, found.bulk, found.tail, mean_sizes(series)])
+    np.testing.assert_allclose(values, expected, rtol=1e-10)
+    np.testing.assert_array_equal(found.ordered, np.sort(series.reshape(-1, 3).T, axis=1))
+    np.testing.assert_array_equal(found.within, sizes_within(series))
+
+
+def test_constants_and_chains_that_are_stuck():
+    series = np.zeros((2, 100, 3))
+    series[1, :, 1] = 1.0
+    series[..., 2] = np.arange(100) % 2
+    found = statistics.convergence(series)
+    assert np.isnan(found.rhat[0]) and found.rhat[1] > 1e6
+    assert found.bulk[0] == found.tail[0] == 200
+    assert found.bulk[2] == pytest.approx(float(az.ess(series[..., 2], method="bulk")))
 
 
 def test_one_chain_is_compared_with_itself():
     drifting = np.linspace(0, 5, 400) + np.random.default_rng(2).standard_normal(400)
-    assert statistics.convergence(drifting[None])[0] > 1.3
-    assert statistics.convergence(np.random.default_rng(3).standard_normal((1, 400)))[0] < 1.02
-    assert np.isnan(statistics.convergence(np.zeros((2, 3)))).all()
+    assert statistics.convergence(drifting[None, :, None]).rhat > 1.3
+    steady = np.random.default_rng(3).standard_normal((1, 400, 1))
+    assert statistics.convergence(steady).rhat < 1.02
+    few = statistics.convergence(np.zeros((2, 3, 1)))
+    assert np.isnan([few.rhat, few.bulk, few.tail]).all() and few.within == 6
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
@@ -47,17 +93,6 @@ def test_both_effective_sizes_agree_on_chains_that_mix(correlation):
     arvizs = [statistics.effective_size(column) for column in np.moveaxis(series, -1, 0)]
     ratios = effective_sizes(series) / np.minimum(arvizs, series[..., 0].size)
     assert np.median(ratios) == pytest.approx(1, abs=0.02)
-
-
-def test_a_density_estimate_is_near_the_density():
-    draws = np.random.default_rng(5).standard_normal(20_000)
-    grid, density, bandwidth = statistics.kde(draws)
-    assert 0.05 < bandwidth < 0.5
-    # half the integrated absolute difference
-    assert 0.5 * np.sum(np.abs(density - norm.pdf(grid))) * (grid[1] - grid[0]) < 0.02
-    grid, _, bandwidth = statistics.kde(draws, bw=0.3, custom_lims=(-6, 6), grid_len=200)
-    assert bandwidth == 0.3 and grid.size == 200
-    np.testing.assert_allclose([grid[0], grid[-1]], [-6, 6], atol=12 / 200)
 
 
 def test_khat_is_the_shape_of_the_tail():
