@@ -9,7 +9,8 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.data import containers, schema
-from arviz_swiss.data.containers import SAMPLE_DIMS, Groups, check_sizes
+from arviz_swiss.data.containers import SAMPLE_DIMS, check_sizes
+from arviz_swiss.data.file_groups import FileGroups
 from arviz_swiss.data.layout import Layout, sample_arrays
 from arviz_swiss.merging.labels import choose_labels
 
@@ -24,7 +25,7 @@ class Batch(NamedTuple):
 
     label: str
     position: int
-    groups: Groups
+    groups: Mapping[str, xr.Dataset]
     group: str
     indexers: dict[str, np.ndarray]
     file: str = ""
@@ -57,18 +58,21 @@ def opened(idatas: Any, group: str) -> Iterator[tuple[list[Batch], str]]:
     labels, objects = _label(idatas)
     batches: list[Batch] = []
     containing: dict[str, Batch] = {}
+    groups: Mapping[str, xr.Dataset]
     with contextlib.ExitStack() as files:
         for position, obj in enumerate(objects):
             file = os.fspath(obj) if isinstance(obj, str | os.PathLike) else ""
             batch = Batch(labels[position] if labels else "", position, {}, group, {}, file)
-            with containers.reading(str(batch)):
-                contents = containers.read(obj, group)
             if file:
-                files.callback(containers.close, contents.groups)
-            if contents.container:
-                containing.setdefault(contents.container, batch)
-            containers.check_group(contents.groups, group, str(batch))
-            batches.append(batch._replace(groups=contents.groups))
+                groups = FileGroups(file, group, str(batch))
+                files.callback(groups.close)
+            else:
+                with containers.reading(str(batch)):
+                    groups, container = containers.read(obj, group)
+                if container:
+                    containing.setdefault(container, batch)
+            containers.check_group(groups, group, str(batch))
+            batches.append(batch._replace(groups=groups))
             check_sizes(str(batch), *batches[-1].sizes)
         if len(containing) > 1:
             mixed = ", ".join(f"{batch} is {container}" for container, batch in containing.items())
@@ -119,6 +123,12 @@ def load_arrays(batch: Batch, layout: Layout) -> dict[str, np.ndarray]:
     with containers.reading(str(batch)):
         arrays = sample_arrays(batch.draws, layout, batch.indexers)
     return dict(zip(layout.names, arrays, strict=True))
+
+
+def range_of(batch: Batch, name: str) -> tuple[float, float]:
+    """Return the least and the greatest draw of a variable, which is not kept in memory."""
+    values = batch.draws.variables[name].copy(deep=False).values
+    return float(values.min()), float(values.max())
 
 
 def own_dims(batch: Batch, name: str) -> list[str]:

@@ -5,17 +5,17 @@ covariance V / c and the same mean: an inflated sub-posterior comes from ``c = 1
 fractionated one from ``c = 1 / p``. Exact for Gaussian sub-posteriors.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from arviz_swiss.base.gaussian import Gaussian, Moments, pool
 from arviz_swiss.base.linalg import AffineMap, Spectrum, embed
-from arviz_swiss.data.layout import Variable, as_rows, gather_all, move
+from arviz_swiss.data.layout import Variable, add_moved, as_rows, gather_all, move
 from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.moments import Frame, unconstrained
+from arviz_swiss.merging.estimate import Frame, unconstrained
 from arviz_swiss.merging.powers import Powers
 from arviz_swiss.merging.space import Arrays
 from arviz_swiss.methods.registry import Given, Method
@@ -78,26 +78,47 @@ def rescaled_maps(maps: Sequence[AffineMap], factors: np.ndarray | None) -> list
 
 
 class Draws(NamedTuple):
-    """Merged draws on both scales; owners of chains and maps, which newly made ones do not have."""
+    """Merged draws on both scales; owners of chains, which newly made ones do not have.
+
+    `start` is the number of the first chain.
+    """
 
     constrained: Arrays
     unconstrained: Arrays
     length: int
     owners: list[str] | None = None
-    maps: Sequence[AffineMap] | None = None
+    start: int = 0
 
 
-def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
-    """Map every batch's draws into arrays that hold all chains end to end."""
+def kept_length(batches: Sequence[Batch]) -> int:
+    """Return how many draws of each chain are merged: as many as all batches have."""
     lengths = [batch.sizes[1] for batch in batches]
     if len(set(lengths)) > 1:
         warn(
             f"the batches have {min(lengths)} to {max(lengths)} draws a chain: moments use all, "
             f"the merged posterior keeps the first {min(lengths)} of each chain."
         )
-    length, chains = min(lengths), [batch.sizes[0] for batch in batches]
-    starts = np.cumsum([0, *chains])
-    dtypes = {name: _dtype(batches, name) for name in frame.layout.names}
+    return min(lengths)
+
+
+def dtypes_of(batches: Sequence[Batch], names: Iterable[str]) -> dict[str, np.dtype]:
+    """Return the finest dtype that each variable has in any batch."""
+    return {
+        name: np.result_type(*(batch.draws.variables[name].dtype for batch in batches))
+        for name in names
+    }
+
+
+def move_batches(
+    batches: Sequence[Batch],
+    frame: Frame,
+    maps: Sequence[AffineMap],
+    length: int,
+    dtypes: Mapping[str, np.dtype],
+    start: int = 0,
+) -> Draws:
+    """Map every batch's draws into arrays that hold all chains end to end."""
+    starts = np.cumsum([0, *(batch.sizes[0] for batch in batches)])
 
     def empty(variables: Iterable[Variable]) -> Arrays:
         return {
@@ -108,9 +129,9 @@ def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMa
     merged = empty(frame.layout.variables)
     moved = frame.space.transforms
     constrained = empty(each for each in frame.constrained.variables if each.name in moved)
-    for batch, affine, start in zip(batches, maps, starts, strict=False):
+    for batch, affine, first in zip(batches, maps, starts, strict=False):
         arrays = list(unconstrained(batch, frame).values())
-        part = {name: out[start : start + batch.sizes[0]] for name, out in merged.items()}
+        part = {name: out[first : first + batch.sizes[0]] for name, out in merged.items()}
         move(
             as_rows(arrays, frame.layout, length),
             frame.layout,
@@ -120,10 +141,23 @@ def move_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMa
         if constrained:
             back = frame.space.backward(part)
             for name in constrained:
-                constrained[name][start : start + batch.sizes[0]] = back[name]
+                constrained[name][first : first + batch.sizes[0]] = back[name]
     owners = [batch.label for batch in batches for _ in range(batch.sizes[0])]
     images = {name: merged[name] for name in constrained}
-    return Draws(merged | constrained, images, length, owners, maps)
+    return Draws(merged | constrained, images, length, owners, start)
+
+
+def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
+    """Add the images of all batches' draws, with one batch in memory at a time."""
+    chains, length = _common_sizes(batches)
+    made = np.zeros((chains * length, frame.layout.size))
+    for batch, affine in zip(batches, maps, strict=True):
+        arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
+        rows = as_rows(arrays, frame.layout)
+        add_moved(rows, frame.layout, embed(affine, frame.free, frame.constants), made)
+    constant = np.delete(np.arange(frame.layout.size), frame.free)
+    made[:, constant] = frame.constants[constant]
+    return _new_draws(made.reshape(chains, length, -1), batches, frame)
 
 
 def make_draws(
@@ -137,12 +171,7 @@ def make_draws(
 
     `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
-    chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
-    if any(batch.sizes != (chains, length) for batch in batches):
-        warn(
-            "the batches differ in their numbers of chains or draws: moments use all draws, the "
-            f"new draws are made of the first {chains} chains and the first {length} draws of each."
-        )
+    chains, length = _common_sizes(batches)
     rows = np.empty((len(batches), chains, length, frame.free.size))
     for position, batch in enumerate(batches):
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
@@ -155,18 +184,31 @@ def make_draws(
     made = np.empty((chains, length, frame.layout.size))
     made[...] = frame.constants
     made[..., frame.free] = combine(draws=rows)
+    return _new_draws(made, batches, frame)
+
+
+def _common_sizes(batches: Sequence[Batch]) -> tuple[int, int]:
+    """Return the numbers of chains and draws that all batches have."""
+    chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
+    if any(batch.sizes != (chains, length) for batch in batches):
+        warn(
+            "the batches differ in their numbers of chains or draws: moments use all draws, the "
+            f"new draws are made of the first {chains} chains and the first {length} draws of each."
+        )
+    return chains, length
+
+
+def _new_draws(made: np.ndarray, batches: Sequence[Batch], frame: Frame) -> Draws:
+    """Return new (chain, draw, parameter) draws by variable, on both scales."""
+    chains, length, _ = made.shape
+    dtypes = dtypes_of(batches, frame.layout.names)
     merged = {
         variable.name: made[..., variable.columns]
         .reshape(chains, length, *variable.shape)
-        .astype(_dtype(batches, variable.name))
+        .astype(dtypes[variable.name], copy=False)
         for variable in frame.layout.variables
     }
     images = {name: merged[name] for name in merged if name in frame.space.transforms}
     back = frame.space.backward(merged) if images else merged
     constrained = {n: back[n].astype(merged[n].dtype, copy=False) for n in merged}
     return Draws(constrained, images, length)
-
-
-def _dtype(batches: Sequence[Batch], name: str) -> np.dtype:
-    """Return the finest dtype that a variable has in any batch."""
-    return np.result_type(*(batch.draws.variables[name].dtype for batch in batches))

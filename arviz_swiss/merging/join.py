@@ -11,11 +11,12 @@ import xarray as xr
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Groups
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.combine import Draws
 
 DATA_GROUPS = (schema.OBSERVED_DATA, schema.CONSTANT_DATA)
 # Not valid at moved draws.
 MOVED_STATS = {"lp", "logp", "model_logp", "energy"}
+# Groups whose draws the samplers' statistics are of.
+SAMPLED = (schema.POSTERIOR, schema.unconstrained(schema.POSTERIOR))
 # Of so many orders that the batches could have, one that is sorted is no chance.
 ENOUGH_ORDERS = 1000
 
@@ -64,14 +65,15 @@ class Joined(NamedTuple):
 
 def join_groups(
     batches: Sequence[Batch],
-    draws: Draws,
     coords: Mapping[str, Sequence[Any] | None],
     local_dims: Collection[str],
+    stats: Collection[str],
 ) -> Joined:
-    """Return what the batches hold beside their draws, in the order of a model's `coords`.
+    """Return the batches' data, in the order of a model's `coords`, and what is left out.
 
     Data that number the elements along `local_dims` within a batch, such as the group of each row,
-    would number other elements in the merged object: left out.
+    would number other elements in the merged object: left out. `stats` are the samplers' statistics
+    that are kept.
     """
     groups, left_out, unordered = _join_data(batches, coords, local_dims)
     # What was computed from the draws, such as log likelihoods, is not valid at moved ones.
@@ -79,10 +81,7 @@ def join_groups(
     used = {merged, schema.unconstrained(merged), *DATA_GROUPS, schema.SAMPLE_STATS}
     rest = {name for batch in batches for name in batch.groups} - used
     left_out += sorted(name for name in rest if not name.startswith(schema.PREFIX))
-    stats = _join_stats(batches, draws)
-    if stats is not None:
-        groups = {schema.SAMPLE_STATS: stats, **groups}
-    elif any(schema.SAMPLE_STATS in batch.groups for batch in batches):
+    if not stats and any(schema.SAMPLE_STATS in batch.groups for batch in batches):
         left_out.append(schema.SAMPLE_STATS)
     return Joined(groups, left_out, unordered)
 
@@ -147,9 +146,9 @@ def _join(
 
 def _lengths_of_rows(batches: Sequence[Batch]) -> set[tuple[int, ...]]:
     """Return the numbers of rows, by batch, of observed variables whose labels are default ones."""
-    observed = [batch.groups.get(schema.OBSERVED_DATA, xr.Dataset()) for batch in batches]
+    observed = [b.groups[schema.OBSERVED_DATA] for b in batches if schema.OBSERVED_DATA in b.groups]
     lengths = set()
-    for name, array in observed[0].data_vars.items():
+    for name, array in observed[0].data_vars.items() if len(observed) == len(batches) else ():
         parts = [dataset[name] for dataset in observed if name in dataset]
         if len(parts) == len(batches) and all(part.dims == array.dims for part in parts):
             lengths.add(_default_lengths(parts))
@@ -188,20 +187,42 @@ def _dim_to_join(arrays: Sequence[xr.DataArray]) -> str | None:
     return str(differing[0]) if first.append(rest).is_unique else None
 
 
-def _join_stats(batches: Sequence[Batch], draws: Draws) -> xr.Dataset | None:
-    """Return statistics that all batches have of all draws, end to end; None for new draws."""
-    sampled = (schema.POSTERIOR, schema.unconstrained(schema.POSTERIOR))
-    if draws.owners is None or batches[0].group not in sampled:
-        return None
-    stats = [own for batch in batches if (own := _stats_of(batch, draws.length)) is not None]
-    if len(stats) < len(batches):
-        return None
-    names = [name for name in stats[0].data_vars if all(name in own for own in stats)]
-    joined = {name: np.concatenate([own[name].values for own in stats]) for name in names}
-    return xr.Dataset({n: (SAMPLE_DIMS, v) for n, v in joined.items()}) if names else None
+def shared_stats(batches: Sequence[Batch], length: int) -> list[str]:
+    """Name the statistics that all batches have of so many draws a chain."""
+    first, *others = (stats_of(batch, length) for batch in batches)
+    return [name for name in first if all(name in other for other in others)]
 
 
-def _stats_of(batch: Batch, length: int) -> xr.Dataset | None:
+def stats_dtypes(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, np.dtype]:
+    """Return the dtype by name that holds the values of all batches."""
+    stats = [batch.groups[schema.SAMPLE_STATS].variables for batch in batches] if names else []
+    return {name: np.result_type(*(own[name].dtype for own in stats)) for name in names}
+
+
+def join_stats(
+    batches: Sequence[Batch], dtypes: Mapping[str, np.dtype], length: int
+) -> xr.Dataset | None:
+    """Return these statistics of so many draws a chain, batches end to end; None for none."""
+    if not dtypes:
+        return None
+    stats = [s for batch in batches if (s := _kept_stats(batch, length)) is not None]
+    return xr.Dataset(
+        {
+            name: (SAMPLE_DIMS, np.concatenate([own[name].values for own in stats]).astype(dtype))
+            for name, dtype in dtypes.items()
+        }
+    )
+
+
+def stats_of(batch: Batch, length: int) -> list[str]:
+    """Name a batch's statistics of so many draws a chain that are valid at moved ones, too."""
+    if batch.group not in SAMPLED or schema.SAMPLE_STATS not in batch.groups:
+        return []
+    stats = _kept_stats(batch, length)
+    return [] if stats is None else [str(name) for name in stats.data_vars]
+
+
+def _kept_stats(batch: Batch, length: int) -> xr.Dataset | None:
     """Return a batch's statistics for the draws that are kept, matched by label."""
     stats = batch.groups.get(schema.SAMPLE_STATS)
     if stats is None:

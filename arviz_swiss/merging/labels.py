@@ -105,10 +105,8 @@ def _dropped(key: Any, labels: Sequence[str]) -> int:
         )
     if by_label is None and not is_position:
         batches = brief([f'"{label}"' for label in labels], MOST_NAMED)
-        raise ValueError(
-            f"drop names {key!r}, but the batches are {batches}, at positions 0 to "
-            f"{len(labels) - 1}."
-        )
+        positions = "" if isinstance(key, str) else f", at positions 0 to {len(labels) - 1}"
+        raise ValueError(f"drop names {key!r}, but the batches are {batches}{positions}.")
     return int(key) if by_label is None else by_label
 
 

@@ -10,6 +10,7 @@ Effects such as ``e = mu + tau z`` are moved as e or as z, whichever is more nea
 the mean linear in theta: e where the data tell it, z where they do not.
 """
 
+import itertools
 import json
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,14 +24,17 @@ from arviz_swiss.data import containers, schema
 from arviz_swiss.data.layout import as_rows, gather_all
 from arviz_swiss.merging.batches import Batch, load_arrays, own_dims
 from arviz_swiss.merging.combine import Draws
+from arviz_swiss.merging.estimate import Frame, refuse_not_finite, unconstrained
 from arviz_swiss.merging.join import order_of
 from arviz_swiss.merging.local import LocalSpace
 from arviz_swiss.merging.match import Matched
-from arviz_swiss.merging.moments import Frame, refuse_not_finite, unconstrained
 from arviz_swiss.merging.space import TRIED, Arrays
 
 # Where a deterministic fits no better than this, nothing is gained by moving it instead.
 LEAST_GAIN = 1e-6
+# Variables that are moved as others, and by such pairs what is gained by it.
+Lines = dict[str, str]
+Gains = dict[tuple[str, str], float]
 
 
 class Side(NamedTuple):
@@ -44,61 +48,128 @@ class Side(NamedTuple):
     is_ordered: bool
 
 
-class LocalDraws(NamedTuple):
-    """Local variables of all batches, what undoes their moves, and dimensions of unknown order."""
+class LocalMoves(NamedTuple):
+    """How local variables are moved: where elements go, what is computed, and moved as what.
 
-    posterior: xr.Dataset
-    maps: xr.Dataset
-    unordered: list[str]
+    `regressions` are by batch label and variable, kept from the first move of a batch on.
+    """
+
+    dims: dict[str, str]
+    sides: dict[str, Side]
+    computed: set[str]
+    through: dict[str, str]
+    space: LocalSpace
+    regressions: dict[str, dict[str, np.ndarray]]
+
+    @property
+    def unordered(self) -> list[str]:
+        """Dimensions of unknown order."""
+        return [dim for dim, side in self.sides.items() if not side.is_ordered]
+
+    @property
+    def relabelled(self) -> list[str]:
+        """Dimensions whose labels repeat between batches."""
+        return [dim for dim, side in self.sides.items() if side.is_relabelled]
 
 
-def move_local(
+def find_moves(
     matched: Matched,
     local: Mapping[str, str],
     space: LocalSpace,
     frame: Frame,
     moments: Sequence[Moments],
-    draws: Draws,
     coords: Mapping[str, Sequence[Any] | None],
-) -> LocalDraws:
-    """Return all batches' local variables, side by side, for every merged draw.
+) -> LocalMoves:
+    """Return how the batches' local variables are moved, by what all of them tell."""
+    batches = matched.batches
+    sides = _sides(matched, local, coords)
+    computed = _computed(batches, list(local), space, frame)
+    gains = [
+        line_gains(batch, batches[0], own, local, computed, space, frame)
+        for batch, own in zip(batches, moments, strict=True)
+    ]
+    through = choose_lines(gains)
+    return LocalMoves(dict(local), sides, computed, through, space.through(through), {})
+
+
+def find_own_moves(
+    matched: Matched, local: Mapping[str, str], space: LocalSpace, frame: Frame, lines: Lines
+) -> LocalMoves:
+    """Return how one batch's local variables are moved alone, by lines that all have chosen."""
+    computed = _computed(matched.batches, list(local), space, frame)
+    through = {name: image for name, image in lines.items() if image in computed}
+    sides = _sides(matched, local, {})
+    return LocalMoves(dict(local), sides, computed, through, space.through(through), {})
+
+
+def find_gains(
+    matched: Matched, local: Mapping[str, str], space: LocalSpace, frame: Frame, moments: Moments
+) -> Gains:
+    """Return the gains of one batch's lines."""
+    (batch,) = matched.batches
+    computed = _computed([batch], list(local), space, frame)
+    return line_gains(batch, batch, moments, local, computed, space, frame)
+
+
+def move_local(
+    moves: LocalMoves,
+    batches: Sequence[Batch],
+    frame: Frame,
+    moments: Sequence[Moments],
+    draws: Draws,
+) -> xr.Dataset:
+    """Return all batches' local variables, side by side, for every draw of some merged ones.
 
     A merged chain takes, of every batch, the chain of the same number within the batch, counted
     round. Labels that repeat between batches are prefixed by the batch's label.
     """
-    batches = matched.batches
-    sides = _sides(matched, local, coords)
-    computed = _computed(batches, list(local), space, frame)
-    through = _better_lines(batches, moments, local, computed, space, frame)
-    space = space.through(through)
     target = _free_rows({**draws.constrained, **draws.unconstrained}, frame)
-    within = np.arange(target.shape[0])
-    if draws.owners is not None:
-        within = np.concatenate([np.arange(batch.sizes[0]) for batch in batches])
+    within = _within_batches(draws, target.shape[0])
     out: Arrays = {}
-    regressions: dict[str, list[np.ndarray]] = {n: [] for n in local if n not in computed}
     for batch, own in zip(batches, moments, strict=True):
-        images = _images(batch, _load(batch, batches[0], local), computed, space, frame)
+        arrays = _load(batch, batches[0], moves.dims)
+        images = _images(batch, arrays, moves.computed, moves.space, frame)
         source = _free_rows(unconstrained(batch, frame), frame)
+        if batch.label not in moves.regressions:
+            moves.regressions[batch.label] = {
+                name: _regression(image, source, own) for name, image in images.items()
+            }
         chains = within % batch.sizes[0]
         step = target - source[chains, : draws.length]
         moved = {}
         for name, image in images.items():
-            regression = _regression(image, source, own)
-            moved[name] = image[chains, : draws.length] + change(step, regression, image.shape)
-            regressions[name].append(regression)
-        moved |= space.backward(moved, draws.constrained)
-        every = space.deterministics(draws.constrained | moved)
-        moved |= {name: values for name, values in every.items() if name in computed}
-        _put_beside(out, moved, batch, batches, local, sides)
-    maps = _pack_maps(batches, local, sides, regressions, frame)
-    maps.attrs = {
-        schema.SPACE: space.name,
-        schema.TRANSFORMS: space.describe(),
-        schema.THROUGH: json.dumps(through),
+            by = change(step, moves.regressions[batch.label][name], image.shape)
+            moved[name] = image[chains, : draws.length] + by
+        moved |= moves.space.backward(moved, draws.constrained)
+        every = moves.space.deterministics(draws.constrained | moved)
+        moved |= {name: values for name, values in every.items() if name in moves.computed}
+        _put_beside(out, moved, batch, batches, moves.dims, moves.sides)
+    return _pack_posterior(batches, moves.sides, out)
+
+
+def pack_moves(moves: LocalMoves, batches: Sequence[Batch], frame: Frame) -> xr.Dataset:
+    """Return what undoes the moves, once every batch was moved."""
+    regressions = {
+        name: [moves.regressions[batch.label][name] for batch in batches]
+        for name in moves.dims
+        if name not in moves.computed
     }
-    unordered = [dim for dim, side in sides.items() if not side.is_ordered]
-    return LocalDraws(_pack_posterior(batches, sides, out), maps, unordered)
+    maps = _pack_maps(batches, moves.dims, moves.sides, regressions, frame)
+    return maps.assign_attrs(
+        {
+            schema.SPACE: moves.space.name,
+            schema.TRANSFORMS: moves.space.describe(),
+            schema.THROUGH: json.dumps(moves.through),
+        }
+    )
+
+
+def _within_batches(draws: Draws, chains: int) -> np.ndarray:
+    """Return the number of each merged chain within its batch."""
+    if draws.owners is None:
+        return np.arange(chains)
+    runs = [len(list(run)) for _, run in itertools.groupby(draws.owners)]
+    return np.concatenate([np.arange(length) for length in runs])
 
 
 def _put_beside(
@@ -199,34 +270,38 @@ def _computed(
     return computed
 
 
-def _better_lines(
-    batches: Sequence[Batch],
-    moments: Sequence[Moments],
+def line_gains(
+    batch: Batch,
+    first: Batch,
+    moments: Moments,
     names: Collection[str],
     computed: Collection[str],
     space: LocalSpace,
     frame: Frame,
-) -> dict[str, str]:
-    """Return, of local variables, the deterministic to move instead, if that fits better.
+) -> Gains:
+    """Return, by local variable and deterministic to move instead, how much better that fits.
 
     The fit is the log density of the variable's draws, an element and draw, where the deterministic
     is Gaussian about its regression on the shared parameters: minus the log sd about it, plus the
     log slope, which brings the density to the variable's own scale.
     """
-    gains: list[dict[tuple[str, str], float]] = []
-    for batch, own in zip(batches, moments, strict=True):
-        arrays = load_arrays(batch, frame.constrained) | _load(batch, batches[0], names)
-        source = _free_rows(unconstrained(batch, frame), frame)
-        gains.append({})
-        for (name, image), slope in space.slopes(arrays).items():
-            if image in computed:
-                spreads = []
-                for values in (arrays[name], arrays[image]):
-                    line = change(source, _regression(values, source, own), values.shape)
-                    spreads.append((values - line).std(axis=(0, 1)))
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
-                gains[-1][name, image] = gain
+    arrays = load_arrays(batch, frame.constrained) | _load(batch, first, names)
+    source = _free_rows(unconstrained(batch, frame), frame)
+    gains: Gains = {}
+    for (name, image), slope in space.slopes(arrays).items():
+        if image in computed:
+            spreads = []
+            for values in (arrays[name], arrays[image]):
+                line = change(source, _regression(values, source, moments), values.shape)
+                spreads.append((values - line).std(axis=(0, 1)))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                gain = np.log(abs(slope)).mean() + np.log(spreads[0] / spreads[1]).mean()
+            gains[name, image] = float(gain)
+    return gains
+
+
+def choose_lines(gains: Sequence[Gains]) -> Lines:
+    """Return, of local variables, the deterministic to move instead, if that fits all better."""
     total = {pair: sum(gain.get(pair, -np.inf) for gain in gains) for pair in gains[0]}
     best = sorted((pair for pair in total if total[pair] > LEAST_GAIN), key=total.__getitem__)
     return dict(best)

@@ -12,6 +12,9 @@ from arviz_swiss.data.layout import Layout, layout_of, positions_of, with_times_
 from arviz_swiss.data.selection import checked_names, select_names
 from arviz_swiss.merging.batches import Batch, own_dims
 
+# By dimension: where the first batch's labels are, or None if these are not the same.
+Orders = dict[str, np.ndarray | None]
+
 
 class Matched(NamedTuple):
     """Batches whose shared variables agree, and the layout of those variables."""
@@ -22,6 +25,13 @@ class Matched(NamedTuple):
     deterministic: list[str]
 
 
+class Roles(NamedTuple):
+    """A batch's variables: those to merge or to go along, and, where known, deterministic ones."""
+
+    parameters: list[str]
+    deterministic: list[str]
+
+
 def match(
     batches: Sequence[Batch],
     var_names: str | Sequence[str] | None = None,
@@ -29,21 +39,45 @@ def match(
     free: Sequence[str] | None = None,
 ) -> Matched:
     """Match variables by name, coordinates by label; `free` are a model's free variables."""
-    names, first = checked_names(var_names, filter_vars), batches[0]
-    # the variables that the sampling found to belong to one batch alone
-    own = {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
-    recorded = first.attrs.get(schema.SAMPLED_VARIABLES)
-    parameters, deterministic = [], []
+    return match_roles(batches, find_roles(batches, var_names, filter_vars, free))
+
+
+def find_roles(
+    batches: Sequence[Batch],
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    free: Sequence[str] | None = None,
+) -> list[Roles]:
+    """Return what the user, a model or the sampling say of every batch's variables."""
+    names, own = checked_names(var_names, filter_vars), recorded_local(batches)
+    recorded = batches[0].attrs.get(schema.SAMPLED_VARIABLES)
+    roles = []
     for batch in batches:
         sampled = free
         if free is None:
             sampled = batch.attrs.get(schema.SAMPLED_VARIABLES, recorded)
-        roles = _roles(batch, names, filter_vars, sampled, free is not None, own)
-        parameters.append(roles[0])
-        deterministic.append(roles[1])
+        roles.append(_roles(batch, names, filter_vars, sampled, free is not None, own))
+    return roles
+
+
+def recorded_local(batches: Sequence[Batch]) -> set[str]:
+    """Return the variables that the sampling found to belong to one batch alone."""
+    return {name for batch in batches for name in batch.attrs.get(schema.LOCAL, "").split(",")}
+
+
+def match_roles(batches: Sequence[Batch], roles: Sequence[Roles]) -> Matched:
+    """Match the variables to merge by name, coordinates by label."""
+    first, own = batches[0], recorded_local(batches)
+    parameters = [each.parameters for each in roles]
     _check_names(batches, parameters, own)
-    shared = _shared(batches, [name for name in parameters[0] if name not in own])
-    local = [name for name in _union(parameters) if name not in shared]
+    names = [name for name in parameters[0] if name not in own]
+    for batch in batches:
+        for name in names:
+            _check_variable(first, batch, name)
+    orders = _orders(first, batches, names)
+    shared = _shared(batches, names, orders)
+    merged = set(shared)
+    local = [name for name in _union(parameters) if name not in merged]
     if not shared:
         raise ValueError(
             f"no variable is shared by all batches: the coordinates of {', '.join(local)} differ "
@@ -52,8 +86,9 @@ def match(
     _check_unique(first, shared)
     layout = with_times_as_stored(layout_of(first.draws, shared))
     check_labels(first, layout)
-    matched = [batch._replace(indexers=_indexers(first, batch, shared)) for batch in batches]
-    return Matched(matched, layout, local, _union(deterministic))
+    indexers = [_indexers(first, orders_of_batch, shared) for orders_of_batch in orders]
+    matched = [b._replace(indexers=each) for b, each in zip(batches, indexers, strict=True)]
+    return Matched(matched, layout, local, _union(each.deterministic for each in roles))
 
 
 def match_to(first: Batch, other: Batch, layout: Layout) -> Batch:
@@ -64,12 +99,14 @@ def match_to(first: Batch, other: Batch, layout: Layout) -> Batch:
                 f'{other}: group "{other.group}" has no variable {name}, which is merged.'
             )
         _check_variable(first, other, name)
-        if not _has_labels_of(first, other, name):
+    orders = _orders(first, [other], layout.names)[0]
+    for name in layout.names:
+        if not _has_same_labels(first, name, orders):
             raise ValueError(
                 f'{other}, variable {name}: coordinates of group "{other.group}" differ from those '
                 f"of {first}."
             )
-    return other._replace(indexers=_indexers(first, other, layout.names))
+    return other._replace(indexers=_indexers(first, orders, layout.names))
 
 
 def check_holdable(matched: Matched, container: str) -> None:
@@ -90,12 +127,12 @@ def _roles(
     sampled: str | Sequence[str] | None,
     has_model: bool,
     local: Collection[str],
-) -> tuple[list[str], list[str]]:
+) -> Roles:
     """Return the batch's variables to merge and, where something tells, the deterministic ones."""
     names = select_names(batch.draws, var_names, filter_vars, where=f"{batch}: ")
     chosen = np.atleast_1d([] if var_names is None or has_model else var_names).tolist()
     if sampled is None or not all(name.startswith("~") for name in chosen):
-        return names, []
+        return Roles(names, [])
     free = set(np.atleast_1d(sampled).tolist())
     if has_model and (missing := free - set(batch.draws.data_vars) - set(local)):
         raise ValueError(
@@ -103,22 +140,21 @@ def _roles(
             "plain model that the batches were sampled with."
         )
     parameters = [name for name in names if name in free or name in local] or names
-    return parameters, [name for name in names if name not in parameters]
+    merged = set(parameters)
+    return Roles(parameters, [name for name in names if name not in merged])
 
 
 def _union(names: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for some in names for name in some))
 
 
-def _shared(batches: Sequence[Batch], names: Sequence[str]) -> list[str]:
+def _shared(batches: Sequence[Batch], names: Sequence[str], orders: Sequence[Orders]) -> list[str]:
     """Return the variables with the same elements in all batches; refuse those with some."""
-    first, *others = batches
-    for batch in batches:
-        for name in names:
-            _check_variable(first, batch, name)
-    shared = [name for name in names if all(_has_labels_of(first, b, name) for b in others)]
+    first, shared = batches[0], []
     for name in names:
-        if name not in shared:
+        if all(_has_same_labels(first, name, own) for own in orders):
+            shared.append(name)
+        else:
             _check_apart(batches, name)
     return shared
 
@@ -139,9 +175,10 @@ def _check_names(
     batches: Sequence[Batch], parameters: Sequence[Sequence[str]], local: Collection[str]
 ) -> None:
     """Refuse batches without the same parameters, those of one batch alone aside."""
-    first, expected = batches[0], [name for name in parameters[0] if name not in local]
+    first, expected = batches[0], dict.fromkeys(n for n in parameters[0] if n not in local)
     for batch, names in zip(batches, parameters, strict=True):
-        missing = [name for name in expected if name not in names]
+        present = set(names)
+        missing = [name for name in expected if name not in present]
         extra = [name for name in names if name not in expected and name not in local]
         for poor, rich, lacking in ((batch, first, missing), (first, batch, extra)):
             if lacking:
@@ -184,11 +221,20 @@ def _index(batch: Batch, dim: str) -> pd.Index:
     return variables[dim].to_index() if dim in variables else pd.RangeIndex(batch.draws.sizes[dim])
 
 
-def _has_labels_of(first: Batch, batch: Batch, name: str) -> bool:
-    return all(
-        positions_of(_index(first, dim), _index(batch, dim)) is not None
-        for dim in own_dims(first, name)
-    )
+def _orders(first: Batch, batches: Sequence[Batch], names: Sequence[str]) -> list[Orders]:
+    """Return each batch's orders of the dimensions whose labels are not those of the first."""
+    dims = _union(own_dims(first, name) for name in names)
+    expected = {dim: _index(first, dim) for dim in dims}
+    orders: list[Orders] = []
+    for batch in batches:
+        present = {dim: _index(batch, dim) for dim in dims}
+        other = [dim for dim in dims if not expected[dim].equals(present[dim])]
+        orders.append({dim: positions_of(expected[dim], present[dim]) for dim in other})
+    return orders
+
+
+def _has_same_labels(first: Batch, name: str, orders: Orders) -> bool:
+    return not orders or all(orders.get(dim, ()) is not None for dim in own_dims(first, name))
 
 
 def _check_apart(batches: Sequence[Batch], name: str) -> None:
@@ -225,15 +271,10 @@ def _refuse_overlap(name: str, dim: str, label: str, first: Batch, other: Batch)
     )
 
 
-def _indexers(first: Batch, batch: Batch, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the orders of the dimensions that this batch has in another order than the first."""
-    indexers = {}
-    for dim in _union(own_dims(batch, name) for name in names):
-        expected, present = _index(first, dim), _index(batch, dim)
-        positions = None if expected.equals(present) else positions_of(expected, present)
-        if positions is not None:
-            indexers[dim] = positions
-    return indexers
+def _indexers(first: Batch, orders: Orders, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the orders of these variables' dimensions."""
+    dims = _union(own_dims(first, name) for name in names) if orders else []
+    return {dim: order for dim in dims if (order := orders.get(dim)) is not None}
 
 
 def check_labels(batch: Batch, layout: Layout) -> None:

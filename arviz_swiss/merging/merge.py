@@ -1,69 +1,50 @@
 """merge(): read, flatten, moments, pool, maps, apply, pack; in the order of the paper."""
 
+import contextlib
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from arviz_swiss import methods
-from arviz_swiss.base import linalg
-from arviz_swiss.base.bias import prior_error
-from arviz_swiss.base.gaussian import Gaussian, Moments
-from arviz_swiss.base.linalg import Spectrum
+from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
-from arviz_swiss.merging import combine, pack, warn
+from arviz_swiss.merging import combine
 from arviz_swiss.merging.batches import Batch, opened
-from arviz_swiss.merging.diagnostics import LOOKS_INFLATED, MomentDiagnostics, diagnose_moments
-from arviz_swiss.merging.elements import element_coords
-from arviz_swiss.merging.join import join_groups
-from arviz_swiss.merging.labels import positions_kept
-from arviz_swiss.merging.local import LocalSpace, find_local, find_local_space
-from arviz_swiss.merging.local_draws import move_local
-from arviz_swiss.merging.match import Matched, check_holdable, match
-from arviz_swiss.merging.models import coords_of, free_variables, plain_model
-from arviz_swiss.merging.moments import (
+from arviz_swiss.merging.beside import find_beside, pack_part
+from arviz_swiss.merging.estimate import (
     Estimator,
-    Frame,
     check_covariance,
     find_frame,
     summarise,
     summarise_prior,
 )
-from arviz_swiss.merging.origin import check_distinct, check_one_run
-from arviz_swiss.merging.powers import (
-    TILTED,
-    Powers,
-    describe_rest,
-    find_priors,
-    keep,
-    resolve_powers,
+from arviz_swiss.merging.into import check_into, check_no_input, write_into
+from arviz_swiss.merging.local import find_local, find_local_space
+from arviz_swiss.merging.local_draws import pack_moves
+from arviz_swiss.merging.match import Matched, check_holdable, match
+from arviz_swiss.merging.models import coords_of, free_variables, plain_model
+from arviz_swiss.merging.origin import fingerprint_draws, join_observed, observed_by
+from arviz_swiss.merging.powers import Powers, find_priors
+from arviz_swiss.merging.settle import (
+    Flat,
+    Summary,
+    choose_batches,
+    describe_merge,
+    describe_origin,
+    give,
+    pack_settled,
+    pool_summary,
+    warn_of,
 )
 from arviz_swiss.merging.space import check_powered_space, find_space, split_choices
-from arviz_swiss.methods.registry import Method
-
-
-class Flat(NamedTuple):
-    """Matched batches, the frame of their draws, what goes along by dimension, a model's labels."""
-
-    matched: Matched
-    frame: Frame
-    local: dict[str, str]
-    local_space: LocalSpace
-    coords: dict[str, Any]
-
-
-class Summary(NamedTuple):
-    """Moments of the batches, of the prior where it is needed, and of the merged posterior."""
-
-    moments: list[Moments]
-    prior: Moments | None
-    pooled: Gaussian
-    spectra: list[Spectrum]
-    diagnostics: MomentDiagnostics
 
 
 def merge(
@@ -81,6 +62,8 @@ def merge(
     covariance: str | Callable = "sample",
     model: Any = None,
     random_seed: int | np.random.Generator | None = None,
+    into: str | os.PathLike | None = None,
+    overwrite: bool = False,
     **options: Any,
 ) -> Container:
     r"""Merge the draws of sub-posteriors, one per batch of the data, into one posterior.
@@ -142,6 +125,12 @@ def merge(
         merged draws.
     random_seed : int or Generator, optional
         Seed of methods that draw random numbers; SwISS does not.
+    into : str or path, optional
+        A zarr store to write the result into, where draws do not fit in memory. Batches are read
+        twice, one at a time, and the result is opened lazily. For methods that move draws.
+    overwrite : bool, default False
+        Whether a merged object of that name is replaced, once the new one is complete. Nothing
+        else is ever replaced, nor a store that is being merged.
     **options
         Options of the method: `bandwidth` and `standardise` of "semiparametric", "nonparametric"
         and "median", `sweeps` of the first two, `landmarks` of "median"; see `arviz_swiss.methods`.
@@ -167,6 +156,8 @@ def merge(
     ValueError
         When batches do not fit together or are of two runs, draws cannot give a covariance, or the
         prior would not be counted once. The message names batch and variable and says what to do.
+    FileExistsError
+        When `into` is there already, and not to be overwritten.
     TypeError
         When `idatas` is no list or mapping, an argument is of another type than it takes, or the
         method has no such option.
@@ -183,6 +174,7 @@ def merge(
     See Also
     --------
     subposteriors : undo the merge
+    moments, plan : the same merge where draws may not meet
     compare_methods : merge by several methods, and compare them
 
     Notes
@@ -219,37 +211,37 @@ def merge(
     check_covariance(covariance)
     rng = generator(random_seed)
     model = plain_model(model, "model")
-    with opened(idatas, group) as (batches, container):
-        every = resolve_powers(batches, kind, powers)
-        positions = positions_kept(drop, [batch.label for batch in batches])
-        kept, counts = [batches[position] for position in positions], keep(every, positions)
-        check_one_run(kept)
-        matched = match(kept, var_names, filter_vars, free_variables(model))
+    target = None if into is None else check_into(into, overwrite, recipe)
+    sparing = contextlib.nullcontext() if target is None else containers.few_open_files()
+    with sparing, opened(idatas, group) as (batches, container):
+        chosen = choose_batches(batches, kind, powers, drop)
+        matched = match(chosen.batches, var_names, filter_vars, free_variables(model))
         check_holdable(matched, container)
-        priors = find_priors(matched.batches, counts, prior)
-        factors = combine.variance_factors(recipe, counts)
-        flat = flatten(matched, counts, transforms, model)
-        summary = summarise_batches(flat, counts, priors, covariance)
-        _warn(flat, counts, summary, covariance, recipe, model is not None, len(batches))
-        moments, pooled, spectra = summary.moments, summary.pooled, summary.spectra
-        given = combine.rescale(moments, pooled, spectra, counts.weights, factors)
+        priors = find_priors(matched.batches, chosen.powers, prior)
+        if target is not None:
+            check_no_input(target, [*batches, *priors])
+        factors = combine.variance_factors(recipe, chosen.powers)
+        flat = flatten(matched, chosen.powers, transforms, model)
+        summary = summarise_batches(flat, chosen.powers, priors, covariance)
+        warn_of(flat, chosen.powers, summary, covariance, recipe, model is not None, chosen.total)
+        given, maps = give(summary, chosen.powers, factors), None
         if recipe.makes == "maps":
             maps = combine.rescaled_maps(recipe.combine(given, **options), factors)
-            draws = combine.move_batches(matched.batches, flat.frame, maps)
+        attrs = describe_merge(chosen, recipe, factors)
+        origin, observed = describe_origin(chosen.powers, covariance), observed_of(matched.batches)
+        settled = pack_settled(flat, chosen.powers, summary, maps, observed, origin)
+        if target is not None and maps is not None:
+            write_into(target, flat, summary, maps, attrs, settled)
+            return containers.build(containers.read(target).groups, container)
+        if maps is not None:
+            draws = move_all(flat, maps)
+        elif recipe.makes == "terms":
+            terms = combine.rescaled_maps(recipe.combine(given, **options), factors)
+            draws = combine.sum_batches(matched.batches, flat.frame, terms)
         else:
             make = partial(recipe.combine, given, rng=rng, **options)
-            draws = combine.make_draws(matched.batches, flat.frame, moments, factors, make)
-        attrs: dict[str, Any] = {schema.METHOD: method, schema.KIND: counts.kind}
-        if factors is not None:
-            attrs[schema.RESCALED] = f"from {counts.kind} to {recipe.expects}"
-        if dropped := [batch.label for batch in batches if batch.position not in positions]:
-            attrs |= {schema.DROPPED: dropped, schema.STANDS_FOR: describe_rest(counts)}
-        groups = pack_groups(flat, counts, summary, draws, attrs)
-        groups[schema.TRANSFORM].attrs = {
-            schema.COVARIANCE_ESTIMATOR: "own" if callable(covariance) else covariance,
-            schema.KIND_FROM: counts.kind_from,
-        }
-        return containers.build(groups, container)
+            draws = make_all(flat, summary, factors, make)
+        return containers.build(pack_groups(flat, summary, draws, attrs) | settled, container)
 
 
 def flatten(
@@ -276,81 +268,39 @@ def summarise_batches(
 
     Where the moments of the merged posterior are known already, these are taken for `pooled`.
     """
-    batches = flat.matched.batches
-    moments = [summarise(batch, flat.frame, covariance) for batch in batches]
-    if batches[0].group != schema.PRIOR:
-        check_distinct(batches, moments, flat.frame.constrained)
-    prior, prior_draws = summarise_prior(priors, flat.frame, covariance)
-    pooled = pooled or combine.pool_batches(moments, powers, prior)
-    spectra = [linalg.spectrum(pooled.factor, batch.covariance) for batch in moments]
-    diagnostics = diagnose_moments(
-        moments,
-        pooled,
-        spectra,
-        powers.scatter(np.array([batch.effective for batch in moments])),
-        powers.stands_for,
-        alone=prior is None and powers.kind != TILTED,
-    )
-    if prior is not None:
-        error = prior_error(prior_draws, prior, pooled, powers.missing_prior)
-        diagnostics = diagnostics._replace(prior_error=error)
-    return Summary(moments, prior, pooled, spectra, diagnostics)
+    moments = [summarise(batch, flat.frame, covariance) for batch in flat.matched.batches]
+    prior = summarise_prior(priors, flat.frame, covariance)
+    fingerprint = partial(fingerprint_draws, layout=flat.frame.constrained)
+    return pool_summary(flat, powers, moments, prior, fingerprint, pooled)
 
 
-def _warn(
-    flat: Flat,
-    powers: Powers,
-    summary: Summary,
-    covariance: Estimator,
-    recipe: Method,
-    has_model: bool,
-    count: int,
-) -> None:
-    """Warn of what makes the merged posterior less than it seems; `count` is with dropped ones."""
-    batches, diagnostics = flat.matched.batches, summary.diagnostics
-    along = {*flat.frame.space.deterministic_names, *flat.local}
-    warn.warn_left_out(flat.matched, along, has_model)
-    warn.warn_few_draws(diagnostics, powers.weights, covariance)
-    if summary.prior is not None:
-        warn.warn_prior_shape(diagnostics.prior_error, powers.missing_prior)
-        if covariance == "sample":
-            warn.warn_few_prior_draws(summary.prior, summary.pooled, powers.missing_prior)
-    doubt = warn.warn_kind(diagnostics, powers.sampled, powers.kind_from, count)
-    if doubt != LOOKS_INFLATED:
-        warn.warn_heterogeneity(diagnostics, batches, summary.moments, powers.sampled, flat.frame)
-    glances = [batch.glance for batch in summary.moments if batch.glance is not None]
-    warn.warn_poor_batches(batches, glances, flat.frame, powers.kind, recipe.any_shape)
+def move_all(flat: Flat, maps: Sequence[AffineMap]) -> combine.Draws:
+    """Return all batches' draws, moved, end to end."""
+    batches, frame = flat.matched.batches, flat.frame
+    dtypes = combine.dtypes_of(batches, frame.layout.names)
+    return combine.move_batches(batches, frame, maps, combine.kept_length(batches), dtypes)
+
+
+def make_all(
+    flat: Flat, summary: Summary, factors: np.ndarray | None, make: Callable[..., np.ndarray]
+) -> combine.Draws:
+    """Return draws that are newly made from those of all batches."""
+    batches, frame = flat.matched.batches, flat.frame
+    return combine.make_draws(batches, frame, summary.moments, factors, make)
+
+
+def observed_of(batches: Sequence[Batch]) -> xr.DataArray | None:
+    """Return what is recorded of the batches' observed values."""
+    return join_observed([observed_by(batch) for batch in batches])
 
 
 def pack_groups(
-    flat: Flat, powers: Powers, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
+    flat: Flat, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
 ) -> Groups:
-    """Return the groups of the merged object, local variables and data beside the draws."""
-    (batches, *_), frame, local = flat.matched, flat.frame, flat.local
-    beside = None
-    if local:
-        beside = move_local(
-            flat.matched, local, flat.local_space, frame, summary.moments, draws, flat.coords
-        )
-        warn.warn_unordered(flat.matched, local, beside)
-        attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in local)
-    joined = join_groups(batches, draws, flat.coords, set(local.values()))
-    if joined.left_out:
-        attrs[schema.LEFT_OUT] = ", ".join(joined.left_out)
-    if unordered := [*joined.unordered, *(beside.unordered if beside else ())]:
-        attrs[schema.UNORDERED] = ", ".join(dict.fromkeys(unordered))
-    groups = pack.pack_draws(draws, frame, batches[0], attrs)
-    groups = pack.add_joined(groups, joined.groups, draws)
-    if beside is not None:
-        groups = pack.add_local(groups, batches[0].group, beside)
-    coords = {
-        "batch": np.array([batch.label for batch in batches]),
-        "parameter": frame.labels,
-        "variable": ("parameter", frame.owners),
-    }
-    elements = element_coords(frame.constrained, frame.layout, frame.space.transforms)
-    maps = pack.pack_transform(
-        batches, summary.moments, draws.maps, summary.pooled, powers, coords | elements
-    )
-    diagnostics = pack.pack_diagnostics(summary.diagnostics, coords)
-    return {**groups, schema.TRANSFORM: maps, schema.DIAGNOSTICS: diagnostics}
+    """Return the merged draws' groups, local variables and data beside them."""
+    batches, frame = flat.matched.batches, flat.frame
+    beside = find_beside(flat, summary, draws.length if draws.owners else None, attrs)
+    groups = pack_part(flat, summary, beside, draws, batches) | beside.data
+    if beside.moves is not None:
+        groups[schema.LOCAL_MAPS] = pack_moves(beside.moves, batches, frame)
+    return groups

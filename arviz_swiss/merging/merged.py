@@ -18,8 +18,8 @@ from arviz_swiss.data.layout import Layout, as_rows, gather_all, layout_of, move
 from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import check_coords, selected
 from arviz_swiss.merging.elements import MOST_NAMED, WHOLE, in_order, other_draws
+from arviz_swiss.merging.estimate import sample_moments
 from arviz_swiss.merging.local import LocalSpace, restore_local_space
-from arviz_swiss.merging.moments import sample_moments
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import Certificate, Refinement, read_certificate, read_refinement
 from arviz_swiss.merging.space import MODEL, Space, restore_space, restore_without_model
@@ -68,7 +68,7 @@ class Merged:
         """Attributes of the merged draws."""
         return self.draws.attrs
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """Labels of the batches."""
         return self.maps["batch"].values.astype(str).tolist()
@@ -198,27 +198,46 @@ class Merged:
             array[chains, draws].reshape(-1, variable.size)
             for array, variable in zip(self.arrays, self.layout.variables, strict=True)
         ]
-        return gather_all(picked, self.layout)[:, self.free]
+        rows = gather_all(picked, self.layout)
+        return rows if self._are_all_free else rows[:, self.free]
+
+    @cached_property
+    def _are_all_free(self) -> bool:
+        return np.array_equal(self.free, np.arange(self.layout.size))
 
     def map_of(self, position: int) -> AffineMap:
         """Return the map of one batch."""
-        batch = self.maps.isel(batch=position)
-        return AffineMap(batch["scale"].values, batch["mean"].values, batch["target"].values)
+        # Dataset.variables: selecting a batch of all variables costs more than to invert its map
+        scale, mean, target = (self.maps.variables[name] for name in ("scale", "mean", "target"))
+        return AffineMap(*(stored[position].values for stored in (scale, mean, target)))
 
     def inverse_of(self, position: int) -> AffineMap:
         """Return the map that brings one batch's draws back."""
         units = np.sqrt(np.diag(self.maps["pooled_covariance"].values))
         return linalg.invert(self.map_of(position), units)
 
+    @cached_property
+    def _chains_by_label(self) -> dict[str, np.ndarray]:
+        chains: dict[str, list[int]] = {}
+        for chain, owner in enumerate(self.owners.tolist() if self.owners is not None else ()):
+            chains.setdefault(owner, []).append(chain)
+        return {owner: np.array(own) for owner, own in chains.items()}
+
     def chains_of(self, position: int) -> np.ndarray:
         """Return which chains are one batch's; refuse a batch that has none any more."""
         label = self.labels[position]
-        chains = np.flatnonzero(self.owners == label)
+        chains = self._chains_by_label.get(label, np.empty(0, dtype=int))
         if not chains.size:
+            held = list(self._chains_by_label)
+            part = (
+                f'This is the part of batch "{", ".join(held)}" alone: if Plan.apply made it, put '
+                "those of all batches end to end (xarray.concat of each group that has chains). "
+            )
             raise ValueError(
                 f'batch {position} ("{label}"): none of its chains is left, so its own draws '
-                "cannot be looked at. Pass the merged object before chains were selected; to leave "
-                "the batch out of the merge, merge again with drop=."
+                f"cannot be looked at. {part if len(held) == 1 else ''}Pass the merged object "
+                "before chains were selected; to leave the batch out of the merge, merge again "
+                "with drop=."
             )
         return chains
 
@@ -277,15 +296,14 @@ class Merged:
     def present_moments(self) -> Gaussian:
         """The moments that the merged draws have; those of the pooling, if merged by SwISS."""
         arrays = [array.reshape(*self.sizes, -1) for array in self.matrices()]
-        owners = self.owners if self.owners is not None else np.zeros(self.sizes[0])
+        groups = list(self._chains_by_label.values()) or [np.arange(self.sizes[0])]
         means, covariances, shares = [], [], []
-        for owner in np.unique(owners):
-            own = owners == owner
+        for own in groups:
             matrices = [array[own].reshape(-1, array.shape[-1]) for array in arrays]
             mean, covariance, _ = sample_moments(matrices, self.layout)
             means.append(mean[self.free])
             covariances.append(covariance[np.ix_(self.free, self.free)])
-            shares.append(own.mean())
+            shares.append(own.size / self.sizes[0])
         return gaussian.moments_of(np.array(means), np.array(covariances), np.array(shares))
 
     def select(self, var_names=None, filter_vars=None, coords=None) -> xr.Dataset:

@@ -88,6 +88,20 @@ def observed_values(model: Any) -> dict[str, np.ndarray]:
     return values_of(model)
 
 
+def model_bytes(model: Any) -> int:
+    """Return how many bytes of data a PyMC model holds."""
+    from arviz_swiss.pymc.graphs import bytes_of
+
+    return bytes_of(model)
+
+
+def free_models(bytes_left: int) -> None:
+    """Free PyMC models that nobody needs any more, with so many bytes of data."""
+    from arviz_swiss.pymc.garbage import free_models as free
+
+    free(bytes_left)
+
+
 def model_density(model: Any, space: Any, label: str) -> Any:
     """Return the density of a PyMC model in the space of a merge, or of all its variables.
 

@@ -1,348 +1,312 @@
-"""From a batch's draws to its moments: load, unconstrain, check, estimate, glance at the shape.
+"""moments(): what one batch tells of its draws, without the draws."""
 
-Every error names batch and variable and says what to do.
-"""
-
-import contextlib
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from arviz_swiss.base import linalg
-from arviz_swiss.base.effective import centred_squares, quick_squares_effective_size
-from arviz_swiss.base.gaussian import Glance, Moments, correction
-from arviz_swiss.data import statistics
-from arviz_swiss.data.layout import Layout, as_rows, gather, gather_all, row_blocks
-from arviz_swiss.data.messages import brief
-from arviz_swiss.merging.batches import NO_BATCH, Batch, load_arrays
-from arviz_swiss.merging.match import Matched, check_labels, match_to
-from arviz_swiss.merging.space import Arrays, Space
+from arviz_swiss.base.effective import quick_squares_times
+from arviz_swiss.base.gaussian import Moments
+from arviz_swiss.data import files, schema
+from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.layout import as_rows, gather_all
+from arviz_swiss.merging import exchange
+from arviz_swiss.merging.batches import Batch, opened, prior_batches
+from arviz_swiss.merging.estimate import (
+    Frame,
+    check_covariance,
+    find_frame,
+    glance,
+    summarise,
+    unconstrained,
+)
+from arviz_swiss.merging.join import stats_of
+from arviz_swiss.merging.local import LocalTransforms, find_local, find_local_space
+from arviz_swiss.merging.local_draws import find_gains
+from arviz_swiss.merging.match import match, match_to
+from arviz_swiss.merging.models import free_variables, plain_model
+from arviz_swiss.merging.origin import fingerprint_draws, fingerprint_local, observed_by
+from arviz_swiss.merging.powers import resolve_powers
+from arviz_swiss.merging.space import Space, find_space, probe_space, split_choices
+from arviz_swiss.merging.stand_ins import facts_of, variables_in, variables_of
 
-COVARIANCES = ("sample", "corrected", "shrunk", "diagonal")
-Estimator = str | Callable[[np.ndarray], Any]
-# A parameter with less variance of its own than this share is a function of the others. Draws
-# stored in single precision leave a rounding error of about 1e-14.
-DEPENDENT = 1e-12
-MOST_NAMED = 8
-# Draws of a batch to glance at, and of each chain at least, for its mean to tell something.
-LOOK_AT = 200
-LOOK_AT_CHAIN = 50
-
-
-class Frame(NamedTuple):
-    """The space of the merge and its layout; `labels` and `owners` (variables) of what varies."""
-
-    first: Batch
-    constrained: Layout
-    space: Space
-    layout: Layout
-    free: np.ndarray
-    constants: np.ndarray
-    labels: np.ndarray
-    owners: np.ndarray
-
-
-def find_frame(matched: Matched, space: Space) -> Frame:
-    """Return the frame that the first batch sets and all others must fit."""
-    first, constrained = matched.batches[0], matched.layout
-    for batch in matched.batches:
-        _check_draws(batch, math.prod(batch.sizes))
-    arrays = _unconstrained(first, constrained, space)
-    layout = space.layout(constrained, arrays)
-    if space.transforms:
-        check_labels(first, layout)
-    rows = as_rows(list(arrays.values()), layout)
-    values = np.concatenate([matrix[0] for matrix in rows]).astype(float)
-    constant = np.concatenate([(matrix == matrix[0]).all(axis=0) for matrix in rows])
-    if not np.isfinite(values[constant]).all():
-        refuse_not_finite(first, arrays, space.transforms)
-    if constant.all():
-        raise ValueError(f"{first}: no parameter varies, there is nothing to merge.")
-    free = np.flatnonzero(~constant)
-    labels, owners = (np.array(names)[free] for names in (layout.labels(), layout.owners()))
-    return Frame(first, constrained, space, layout, free, values, labels, owners)
+WANTED = "what moments returned, or the path of its complete file"
+# What a file must hold: numbers by parameter, and the rest.
+VARIABLES = (
+    "mean covariance squares_time skewness rhat draws effective_size value parameter element"
+).split()
+KEYS = (
+    "label file kind power prior_given group covariance has_model space transforms untransformed "
+    "names deterministic local along local_transforms gains probed computed stats groups observed "
+    "facts fingerprint local_fingerprints"
+).split()
 
 
-def unconstrained(batch: Batch, frame: Frame) -> Arrays:
-    """Return the batch's draws in the space of the merge, as (chain, draw, ...) arrays."""
-    return _unconstrained(batch, frame.constrained, frame.space)
+@dataclass(frozen=True, repr=False)
+class BatchMoments:
+    """What one batch tells of its draws: moments, sizes, powers and labels, but no draw or row.
 
-
-def _unconstrained(batch: Batch, layout: Layout, space: Space) -> Arrays:
-    try:
-        moved = space.forward(load_arrays(batch, layout))
-    except ValueError as error:
-        raise ValueError(f"{batch}, {error}") from error
-    return {name: moved[name] for name in layout.names}
-
-
-def summarise(batch: Batch, frame: Frame, covariance: Estimator) -> Moments:
-    """Return one batch's moments over the free parameters."""
-    return _moments(batch, unconstrained(batch, frame), frame, covariance)
-
-
-def summarise_prior(
-    priors: Sequence[Batch], frame: Frame, covariance: Estimator
-) -> tuple[Moments | None, np.ndarray]:
-    """Return the moments of the prior's draws, all sets together, if any, and the draws."""
-    if not priors:
-        return None, np.zeros(0)
-    sets = [
-        unconstrained(match_to(frame.first, prior, frame.constrained), frame) for prior in priors
-    ]
-    together = {
-        name: np.concatenate([s[name].reshape(1, -1, *s[name].shape[2:]) for s in sets], axis=1)
-        for name in frame.constrained.names
-    }
-    draws = gather_all(as_rows(list(together.values()), frame.layout), frame.layout)
-    return _moments(priors[0], together, frame, covariance), draws[:, frame.free]
-
-
-def _moments(batch: Batch, arrays: Arrays, frame: Frame, covariance: Estimator) -> Moments:
-    free, values = frame.free, list(arrays.values())
-    matrices = as_rows(values, frame.layout)
-    draws = matrices[0].shape[0]
-    _check_count(batch, draws, frame, covariance)
-    mean, sample, constant = sample_moments(matrices, frame.layout)
-    if not (np.isfinite(mean).all() and np.isfinite(np.diag(sample)).all()):
-        refuse_not_finite(batch, arrays, frame.space.transforms)
-    _check_constants(batch, constant, mean, frame)
-    if free.size < mean.size:
-        sample = sample[np.ix_(free, free)]
-    estimate = _estimate(batch, matrices, frame, sample, covariance)
-    precision = _checked_inverse(batch, estimate, frame)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if covariance == "corrected":
-            effective = squares_effective_size(values, free)
-            precision = precision * (correction(effective, free.size) or 1.0)
-        else:
-            effective = quick_squares_effective_size(values, free)
-    if not np.isfinite(effective):
-        refuse_not_finite(batch, arrays, frame.space.transforms)
-    return Moments(mean[free], estimate, precision, draws, effective, glance(values, free))
-
-
-def sample_moments(
-    matrices: Sequence[np.ndarray], layout: Layout
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean and the covariance of all draws, and which parameters never vary.
-
-    One blocked pass, centred at the first draw: that lies within sqrt(draws) sds of the mean, so at
-    most log10(draws) digits of sixteen are lost, and a constant has a variance of exactly zero.
+    `groups` holds all of it as Datasets: `swiss_moments` the numbers by parameter,
+    `swiss_variables` names, dimensions and labels on the variables' own scale,
+    `swiss_merge_variables` those in the space of the merge, and `swiss_prior` draws of the prior,
+    where these are needed. `record` is the rest, by name.
     """
-    count = matrices[0].shape[0]
-    centre = np.concatenate([matrix[0].astype(float) for matrix in matrices])
-    blocks = row_blocks(count, layout.size)
-    buffer = np.empty((blocks[0].stop, layout.size))
-    total = np.zeros((layout.size, layout.size), order="F")
-    sums = np.zeros(layout.size)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for block in blocks:
-            rows = gather(matrices, layout, block, centre, buffer)
-            total = linalg.add_outer(rows, total)
-            sums += np.ones(rows.shape[0]) @ rows
-        offset = sums / count
-        covariance = linalg.mirror(total)
-        constant = np.diag(covariance) == 0
-        covariance -= count * np.outer(offset, offset)
-        covariance /= max(count - 1, 1)
-        return centre + offset, covariance, constant
 
+    groups: Groups
+    record: Mapping[str, Any]
+    file: str = ""
 
-def _estimate(
-    batch: Batch,
-    matrices: Sequence[np.ndarray],
-    frame: Frame,
-    sample: np.ndarray,
-    covariance: Estimator,
-) -> np.ndarray:
-    """Return the covariance of the free parameters by the chosen estimator."""
-    if covariance in ("sample", "corrected"):
-        return sample
-    if covariance == "diagonal":
-        return np.diag(np.diag(sample))
-    estimator = covariance if callable(covariance) else linalg.shrunk_covariance
-    try:
-        rows = gather_all(matrices, frame.layout)[:, frame.free]
-        estimate = np.array(estimator(rows), dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{batch}: the covariance function failed: {error}") from error
-    if estimate.ndim == 0:  # numpy.cov of one parameter is a scalar
-        estimate = estimate.reshape(1, 1)
-    if callable(covariance):
-        _check_estimate(batch, estimate, frame.free.size)
-    return estimate
+    @property
+    def statistics(self) -> xr.Dataset:
+        """Mean, covariance, skewness, ... by parameter."""
+        return self.groups[schema.MOMENTS]
 
+    @property
+    def label(self) -> str:
+        """The batch's label, as given or as recorded by the sampling; empty if unknown."""
+        recorded = self.groups[schema.VARIABLES_OF_DRAWS].attrs.get(schema.BATCH)
+        return self.record["label"] or (recorded if isinstance(recorded, str) else "")
 
-def squares_effective_size(arrays: Sequence[np.ndarray], free: np.ndarray) -> float:
-    """Return the effective size of centred squares: a harmonic mean, as the bias goes with 1/n."""
-    squares = centred_squares(arrays, free)
-    sizes = np.array([statistics.effective_size(square) for square in squares])
-    total = squares[0].size
-    sizes = np.where(np.isfinite(sizes), np.minimum(sizes, total), total)
-    return float(1.0 / np.mean(1.0 / sizes))
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write a netCDF file, whole or not at all, and return its path.
 
+        Parameters
+        ----------
+        path : str or path
+            The file to write; one of that name is replaced.
 
-def glance(arrays: Sequence[np.ndarray], free: np.ndarray) -> Glance:
-    """Return skewness and R-hat from some, evenly spaced, of the (chain, draw, ...) draws."""
-    chains, length = arrays[0].shape[:2]
-    each = max(LOOK_AT_CHAIN, LOOK_AT // chains)
-    few = [array[:, :: max(1, length // each)] for array in arrays]
-    count = few[0].shape[1]
-    draws = np.concatenate([array.reshape(chains, count, -1) for array in few], axis=2)
-    if free.size < draws.shape[2]:
-        draws = draws[..., free]
-    rows = draws.reshape(chains * count, -1)
-    centred = rows - rows.mean(axis=0)
-    squares = centred * centred
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = squares.mean(axis=0)
-        skewed = np.einsum("ij,ij->j", squares, centred) / len(rows) / variance**1.5
-        if chains == 1 or count < LOOK_AT_CHAIN:
-            return Glance(skewed, np.full(free.size, np.nan))
-        between = centred.reshape(draws.shape).mean(axis=1).var(axis=0)
-        within = (variance - between) * count / (count - 1)
-        between *= chains / (chains - 1)
-        return Glance(skewed, np.sqrt((count - 1) / count + between / within))
+        Returns
+        -------
+        Path
+        """
+        return exchange.write(path, self.groups, schema.MOMENTS, self.record)
 
-
-def check_covariance(covariance: Any) -> None:
-    """Refuse an unknown covariance estimator."""
-    known = isinstance(covariance, str) and covariance in COVARIANCES
-    if not known and not callable(covariance):
-        valid = ", ".join(f'"{name}"' for name in COVARIANCES)
-        raise ValueError(f"unknown covariance {covariance!r}. Valid ones are {valid}, or callable.")
-
-
-def _check_draws(batch: Batch, draws: int) -> None:
-    if draws < 2:
-        raise ValueError(f"{batch}: {draws} draw, but a covariance needs at least two. Draw more.")
-
-
-def _check_count(batch: Batch, draws: int, frame: Frame, covariance: Estimator) -> None:
-    """Refuse draws too few for a covariance; name the variables with the most parameters."""
-    _check_draws(batch, draws)
-    parameters = frame.free.size
-    if draws <= parameters and covariance in ("sample", "corrected"):
-        largest = _largest_variables(frame, draws // 2)
-        counts = " and ".join(f"{count} of {name}" for name, count in largest.items())
-        raise ValueError(
-            f"{batch}: {draws} draws for {parameters} parameters, {counts}: the covariance is "
-            f"singular. {_leave_out(largest, next(iter(largest)))}; otherwise draw more."
+    def __repr__(self) -> str:
+        sizes, facts = self.statistics.sizes, self.record["facts"]
+        label = f'"{self.label}"' if self.label else "without label"
+        return (
+            f"<moments of batch {label}: {sizes['parameter']} parameters, {facts['chains']} chains "
+            f"of {facts['length']} draws>"
         )
 
 
-def _largest_variables(frame: Frame, rest: int, most: int = 3) -> dict[str, int]:
-    """Return variables and their numbers of parameters, until no more than `rest` are left."""
-    counts = Counter(frame.owners.tolist())
-    largest: dict[str, int] = {}
-    for name, count in counts.most_common(most):
-        if largest and counts.total() - sum(largest.values()) <= rest:
-            break
-        largest[name] = count
-    return largest
+def moments(
+    idata: Any,
+    *,
+    label: str | None = None,
+    kind: str | None = None,
+    power: float | None = None,
+    prior: Any = None,
+    transforms: Mapping[str, Any] | None = None,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: str | None = None,
+    group: str = "posterior",
+    covariance: str | Callable = "sample",
+    model: Any = None,
+) -> BatchMoments:
+    """Return what a merge needs to know of one batch, without its draws and rows.
+
+    Where batches may not meet, or are too large to travel, each place sends its moments, `plan`
+    makes a plan of them, and ``plan.apply`` moves the draws where they are. The three together give
+    exactly what `merge` gives.
+
+    Parameters
+    ----------
+    idata : InferenceData, DataTree, Dataset, dict of arrays, or path
+        One batch, as `merge` takes it; or the path of a file that `BatchMoments.save` wrote, which
+        is opened.
+    label : str, optional
+        What to call the batch. When absent, what it recorded (`swiss_batch`), else the name of its
+        file.
+    kind : {"inflated", "fractionated", "full_prior"}, optional
+        What the batch was sampled from, as in `merge`.
+    power : float, optional
+        The power that its likelihood was raised to, as `powers` in `merge`.
+    prior : InferenceData, DataTree, Dataset, ..., optional
+        Draws of the prior, which go along, as they hold no data. Only for ``kind="full_prior"``
+        and others that would not count the prior once; the batch's own group `prior` goes along
+        if its kind is "full_prior". Give the same to all batches, or to one.
+    transforms : mapping of variable to transform, optional
+        Where to merge a constrained variable, as in `merge`.
+    var_names : str or sequence of str, optional
+        Variables to merge, as in ArviZ (``"~name"`` leaves one out).
+    filter_vars : {None, "like", "regex"}, optional
+        How to read `var_names`, as in ArviZ.
+    group : str, default "posterior"
+        The group to merge.
+    covariance : {"sample", "corrected", "shrunk", "diagonal"} or callable, default "sample"
+        How to estimate the covariance, as in `merge`.
+    model : pymc.Model or bambi.Model, optional
+        The plain model in whose unconstrained space to merge, as in `merge`.
+
+    Returns
+    -------
+    BatchMoments
+        With a method ``save(path)``. It holds, by parameter, mean, covariance, skewness, R-hat and
+        autocorrelation of the squared draws; the numbers of draws and rows; count, mean and sd of
+        the observed values; the share of divergent draws; names, dimensions, labels and attributes
+        of the variables, whether they are positive, and a fingerprint by which `apply` knows the
+        draws again.
+
+    Raises
+    ------
+    ValueError
+        When the draws cannot give a covariance, as in `merge`; for variables on a circle, whose
+        space needs the draws of all batches; or when a file is damaged, or of another version.
+
+    See Also
+    --------
+    plan : from the moments of all batches to the maps of their draws
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz_swiss as az_swiss
+    >>> rng = np.random.default_rng(0)
+    >>> draws = {"mu": rng.normal(size=(4, 500))}
+    >>> north = az_swiss.moments(draws, label="north", kind="inflated", power=2)
+    >>> north
+    <moments of batch "north": 1 parameters, 4 chains of 500 draws>
+    """
+    _check_batch_arguments(label, power)
+    if files.holds(idata, schema.MOMENTS):
+        given = {"kind": kind, "power": power, "prior": prior, "transforms": transforms}
+        given |= {"var_names": var_names, "filter_vars": filter_vars, "model": model}
+        given |= {"group": group, "covariance": covariance}
+        exchange.refuse_arguments(idata, schema.MOMENTS, moments, given)
+        return _labelled(open_moments(idata), label)
+    check_covariance(covariance)
+    model = plain_model(model, "model")
+    with opened([idata] if label is None else {label: idata}, group) as (batches, _):
+        powers = resolve_powers(batches, kind, power)
+        matched = match(batches, var_names, filter_vars, free_variables(model))
+        # of a batch that does not say its kind, the plan may
+        is_inflated = powers.kind == "inflated" and powers.kind_from != "powers"
+        local = {} if is_inflated else find_local(matched, model)
+        choices, local_choices = split_choices(transforms, {*matched.local, *local})
+        space = find_space(matched, choices, model)
+        _check_not_circular(batches[0], space)
+        frame = find_frame(matched, space)
+        own = summarise(matched.batches[0], frame, covariance)
+        groups = _measure(matched.batches[0], own, frame)
+        local_space = find_local_space(matched, local, local_choices, model)
+        gains = find_gains(matched, local, local_space, frame, own) if local else {}
+        needs_prior = prior is not None or powers.kind == "full_prior"
+        if needs_prior and (priors := prior_batches(batches, prior)):
+            groups[schema.PRIOR_DRAWS] = _prior_rows(priors[0], frame)
+        record = {
+            "label": label or "",
+            "file": Path(batches[0].file).stem,
+            "kind": kind,
+            "power": None if power is None else float(power),
+            "prior_given": prior is not None,
+            "group": group,
+            "covariance": "own" if callable(covariance) else covariance,
+            "has_model": model is not None,
+            "space": space.name,
+            "transforms": json.loads(space.describe()),
+            "untransformed": [name for name, choice in choices.items() if choice is None],
+            "names": matched.layout.names,
+            "deterministic": matched.deterministic,
+            "local": matched.local,
+            "along": list(local),
+            "local_transforms": _describe_local(local_choices, model),
+            "gains": [[*pair, gain] for pair, gain in gains.items()],
+            "probed": probe_space(space, frame.layout),
+            "computed": list(space.deterministic_names),
+            "stats": stats_of(batches[0], batches[0].sizes[1]),
+            "groups": [name for name in batches[0].groups if name != group],
+            "observed": observed_by(batches[0]),
+            "facts": facts_of(batches[0]),
+            "fingerprint": fingerprint_draws(batches[0], matched.layout),
+            "local_fingerprints": fingerprint_local(batches[0], local),
+        }
+        return BatchMoments(groups, record)
 
 
-def _leave_out(names: Iterable[str], example: str) -> str:
-    """Return the advice to leave out what is deterministic of these variables."""
-    which = ", ".join(names)
-    subject = which if which == example else f"one of {which}"
-    return (
-        f'If {subject} is deterministic, leave it out (var_names="~{example}") or pass model= (it '
-        "is then computed from the merged draws)"
+def open_moments(source: Any) -> BatchMoments:
+    """Return the moments of a batch, from themselves or their file; refuse anything else."""
+    if isinstance(source, BatchMoments):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"plan takes {WANTED}, for each batch; got {type(source).__name__}.")
+    groups, record = exchange.read(
+        source, schema.MOMENTS, WANTED, {schema.MOMENTS: VARIABLES}, KEYS
     )
+    return BatchMoments(groups, record, os.fspath(source))
 
 
-def refuse_not_finite(batch: Batch, arrays: Arrays, transforms: Mapping[str, Any]) -> NoReturn:
-    """Name the draws that are not finite, or outside the support of a transform."""
-    for name, array in arrays.items():
-        bad = ~np.isfinite(array.reshape(*array.shape[:2], -1)).all(axis=-1)
-        if not bad.any():
-            continue
-        what = "NaN or infinite"
-        is_prior = batch.position == NO_BATCH
-        remedy = "Draw them again" if is_prior else "Sample this batch again, or drop the chain"
-        if name in transforms:
-            label = getattr(transforms[name], "name", type(transforms[name]).__name__)
-            what += f', or outside the support of transform "{label}"'
-            remedy += f'; or choose another transform for "{name}"'
-        remedy += _if_damaged(batch)
-        chain, draw = np.argwhere(bad)[0]
-        raise ValueError(
-            f"{batch}, variable {name}: {bad.sum()} of {bad.size} draws are {what}; the first is "
-            f"at chain {chain}, draw {draw}. {remedy}."
+def _check_batch_arguments(label: Any, power: Any) -> None:
+    if label is not None and (not isinstance(label, str) or not label):
+        raise TypeError(
+            f"label must be text that names the batch, got {label!r}. Leave it out for the batch's "
+            "own, or that of its file."
         )
-    name = max(arrays, key=lambda key: np.abs(arrays[key]).max(initial=0.0))
-    raise ValueError(
-        f"{batch}, variable {name}: draws up to {np.abs(arrays[name]).max():.2g} in size are too "
-        f"large for a covariance. Rescale the parameters{_if_damaged(batch)}."
-    )
+    if power is not None and not isinstance(power, Real):
+        raise TypeError(f"power must be one number, that of this batch, got {power!r}.")
 
 
-def _if_damaged(batch: Batch) -> str:
-    return "; or, if they were not so when the file was written, it is damaged" * bool(batch.file)
+def _labelled(saved: BatchMoments, label: str | None) -> BatchMoments:
+    """Return saved moments, under another label if one is given."""
+    label = saved.record["label"] if label is None else label
+    return BatchMoments(saved.groups, {**saved.record, "label": label}, saved.file)
 
 
-def _check_constants(batch: Batch, constant: np.ndarray, mean: np.ndarray, frame: Frame) -> None:
-    """Refuse a parameter that is constant in some batches only, or at different values."""
-    expected = np.ones(constant.size, dtype=bool)
-    expected[frame.free] = False
-
-    def named(places: np.ndarray) -> str:
-        return brief(np.array(frame.layout.labels())[places].tolist(), MOST_NAMED)
-
-    here, there = (batch, constant & ~expected), (frame.first, ~constant & expected)
-    for (stuck, places), (other, _) in ((here, there), (there, here)):
-        if places.any():
-            remedy = ", or leave it out with drop=" * (stuck.position != NO_BATCH)
-            raise ValueError(
-                f"{stuck}, variable {named(places)}: all draws are the same, but not in {other}. "
-                f"The chains are stuck: sample {stuck} again{remedy}."
-            )
-    # in single precision, which some of the batches may have been stored in
-    with np.errstate(over="ignore"):
-        differs = mean.astype(np.float32) != frame.constants.astype(np.float32)
-    if (moved := np.flatnonzero(expected & differs)).size:
-        at = moved[0]
+def _check_not_circular(batch: Batch, space: Space) -> None:
+    if names := list(space.circular):
+        nones = ", ".join(f'"{name}": None' for name in names)
         raise ValueError(
-            f"{batch}, variable {named(moved)}: constant at {mean[at]:g}, but at "
-            f"{frame.constants[at]:g} in {frame.first}. Leave it out with var_names."
+            f"{batch}, variable {', '.join(names)}: on a circle, which is cut where the draws of "
+            f"all batches say. Merge the draws themselves, or pass transforms={{{nones}}} if they "
+            "lie far from the ends of their range, or leave it out with var_names."
         )
 
 
-def _checked_inverse(batch: Batch, covariance: np.ndarray, frame: Frame) -> np.ndarray:
-    """Return the precision; refuse parameters that are linear functions of one another."""
-    unexplained: Any = 0.0
-    with contextlib.suppress(np.linalg.LinAlgError):
-        precision = linalg.inverse(covariance)
-        unexplained = 1.0 / (np.diag(covariance) * np.diag(precision))
-    if np.min(unexplained) < DEPENDENT:
-        dependent = linalg.dependent(covariance)
-        variables = list(dict.fromkeys(frame.owners[dependent].tolist()))
-        raise ValueError(
-            f"{batch}: {brief(frame.labels[dependent].tolist(), MOST_NAMED)} are linearly "
-            "dependent, the covariance is singular. "
-            f"{_leave_out(variables, variables[-1])}; if they are parts that sum to one, merge "
-            'them with transforms={name: "simplex"}.'
-        )
-    return precision
+def _describe_local(choices: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    """Return what local variables are moved by: with a model, only which are not transformed."""
+    if model is not None:
+        return dict.fromkeys(choices)
+    return json.loads(LocalTransforms(choices).describe())
 
 
-def _check_estimate(batch: Batch, covariance: np.ndarray, parameters: int) -> None:
-    """Refuse a callable's covariance of the wrong shape, or not symmetric and finite."""
-    if covariance.shape != (parameters, parameters):
-        raise ValueError(
-            f"{batch}: the covariance function returned shape {covariance.shape}, expected "
-            f"{(parameters, parameters)}."
-        )
-    if not np.isfinite(covariance).all() or not np.allclose(covariance, covariance.T, rtol=1e-8):
-        raise ValueError(f"{batch}: the covariance function's matrix must be symmetric and finite.")
-    try:
-        linalg.cholesky(covariance)
-    except np.linalg.LinAlgError as error:
-        raise ValueError(
-            f"{batch}: the covariance function's matrix is not positive definite."
-        ) from error
+def _measure(batch: Batch, own: Moments, frame: Frame) -> Groups:
+    """Return the moments of the parameters that vary, and the variables without their draws.
+
+    Variables of the batch alone are not among these: labels of their groups do not travel.
+    """
+    arrays = list(unconstrained(batch, frame).values())
+    along = "parameter"
+    shape = own.glance or glance(arrays, frame.free)
+    # what the frame holds of parameters that vary is a draw
+    values = frame.constants.copy()
+    values[frame.free] = own.mean
+    data: dict[str, Any] = {
+        "mean": (along, own.mean),
+        "covariance": ((along, f"{along}_bis"), own.covariance),
+        "squares_time": (along, quick_squares_times(arrays, frame.free)),
+        "skewness": (along, shape.skewness),
+        "rhat": (along, shape.rhat),
+        "draws": ((), own.draws),
+        "effective_size": ((), own.effective),
+        "value": ("element", values),
+    }
+    coords = {along: frame.labels, "element": np.array(frame.layout.labels())}
+    return {
+        schema.MOMENTS: xr.Dataset(data, coords=coords),
+        schema.VARIABLES_OF_DRAWS: variables_of(batch, frame.constrained.names),
+        schema.VARIABLES_OF_MERGE: variables_in(frame.layout),
+    }
+
+
+def _prior_rows(prior: Batch, frame: Frame) -> xr.Dataset:
+    """Return the draws of the prior in the space of the merge."""
+    arrays = unconstrained(match_to(frame.first, prior, frame.constrained), frame)
+    rows = gather_all(as_rows(list(arrays.values()), frame.layout), frame.layout)
+    labels = np.array(frame.layout.labels())
+    return xr.Dataset({"draws": (("draw", "element"), rows)}, coords={"element": labels})

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -11,7 +11,7 @@ import xarray as xr
 
 from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import schema
-from arviz_swiss.data.layout import Layout
+from arviz_swiss.data.layout import Layout, layout_of
 from arviz_swiss.merging.batches import Batch, load_arrays
 
 # Begins the names of settings that say what the user's function is.
@@ -71,8 +71,13 @@ def _two_runs(first: Batch, other: Batch, attr: str, difference: str) -> ValueEr
     )
 
 
-def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout: Layout) -> None:
-    """Refuse a batch that occurs twice, by records, or by all draws where means are the same."""
+def check_distinct(
+    batches: Sequence[Batch], moments: Sequence[Moments], fingerprint: Callable[[Batch], Any]
+) -> None:
+    """Refuse a batch that occurs twice, by records, or by all draws where means are the same.
+
+    `fingerprint` tells the draws of one batch from any others; it is asked for where means agree.
+    """
     recorded: dict[tuple[Any, ...], Batch] = {}
     for batch in batches:
         label, seed, rows = (
@@ -84,9 +89,9 @@ def check_distinct(batches: Sequence[Batch], moments: Sequence[Moments], layout:
         if first is not batch:
             _refuse_twice(first, batch, f'are both batch "{label}" of the partition by seed {seed}')
     for positions in _with_same_mean(moments):
-        by_draws: dict[bytes, Batch] = {}
+        by_draws: dict[Any, Batch] = {}
         for position in positions:
-            first = by_draws.setdefault(_digest(batches[position], layout), batches[position])
+            first = by_draws.setdefault(fingerprint(batches[position]), batches[position])
             if first is not batches[position]:
                 _refuse_twice(first, batches[position], "have the same draws")
 
@@ -104,17 +109,24 @@ def _with_same_mean(moments: Sequence[Moments]) -> list[list[int]]:
     return [sorted(positions) for positions in sets if len(positions) > 1]
 
 
-def _digest(batch: Batch, layout: Layout) -> bytes:
+def fingerprint_draws(batch: Batch, layout: Layout) -> str:
     """Return a fingerprint of the draws, whatever their precision and the order of chains."""
-    arrays = [np.asarray(array, np.float32) for array in load_arrays(batch, layout).values()]
+    loaded = load_arrays(batch, layout)
+    with np.errstate(over="ignore"):
+        arrays = [np.asarray(loaded[name], np.float32) for name in sorted(loaded)]
     chains = []
     for chain in zip(*arrays, strict=True):
-        digest = hashlib.blake2b()
+        digest = hashlib.blake2b(digest_size=16)
         for values in chain:
             digest.update(f"{values.shape}".encode())
             digest.update(np.ascontiguousarray(values).data)
         chains.append(digest.digest())
-    return b"".join(sorted(chains))
+    return hashlib.blake2b(b"".join(sorted(chains)), digest_size=16).hexdigest()
+
+
+def fingerprint_local(batch: Batch, names: Iterable[str]) -> dict[str, str]:
+    """Return a fingerprint of each variable that is the batch's own."""
+    return {name: fingerprint_draws(batch, layout_of(batch.draws, [name])) for name in names}
 
 
 def _refuse_twice(first: Batch, second: Batch, why: str) -> NoReturn:
@@ -124,20 +136,31 @@ def _refuse_twice(first: Batch, second: Batch, why: str) -> NoReturn:
     )
 
 
-def summarise_observed(datasets: Sequence[xr.Dataset | None]) -> xr.DataArray | None:
-    """Return count, mean and sd of the observed variables that all batches have, if any."""
-    present = [dataset for dataset in datasets if dataset is not None]
-    if not present or len(present) < len(datasets):
+def summarise_observed(dataset: xr.Dataset | None) -> dict[str, list[float]] | None:
+    """Return count, mean and sd of the observed variables of one batch, by name."""
+    if dataset is None:
         return None
-    names = [
-        name
-        for name in present[0].data_vars
-        if all(name in data and data[name].dtype.kind in "biuf" for data in present)
-    ]
+    numbers = {name: v for name, v in dataset.data_vars.items() if v.dtype.kind in "biuf"}
+    return {str(name): summary(array.values) for name, array in numbers.items()}
+
+
+def observed_by(batch: Batch) -> dict[str, list[float]] | None:
+    """Return what a batch observes by variable, as recorded where it does not hold its rows."""
+    if schema.OBSERVED_DATA in batch.groups or schema.OBSERVED not in batch.attrs:
+        return summarise_observed(batch.groups.get(schema.OBSERVED_DATA))
+    return json.loads(batch.attrs[schema.OBSERVED])
+
+
+def join_observed(summaries: Sequence[Mapping[str, list[float]] | None]) -> xr.DataArray | None:
+    """Return the summaries of the observed variables that all batches have, if any."""
+    present = [each for each in summaries if each is not None]
+    if not present or len(present) < len(summaries):
+        return None
+    names = [name for name in present[0] if all(name in each for each in present)]
     if not names:
         return None
     return xr.DataArray(
-        [[summary(dataset[name].values) for name in names] for dataset in present],
+        [[each[name] for name in names] for each in present],
         dims=("batch", "observed_variable", "statistic"),
         coords={"observed_variable": np.array(names), "statistic": np.array(STATISTICS)},
     )

@@ -14,9 +14,7 @@ from arviz_swiss.data.layout import dataset_from
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.combine import Draws
 from arviz_swiss.merging.diagnostics import MomentDiagnostics
-from arviz_swiss.merging.local_draws import LocalDraws
-from arviz_swiss.merging.moments import Frame
-from arviz_swiss.merging.origin import summarise_observed
+from arviz_swiss.merging.estimate import Frame
 from arviz_swiss.merging.powers import Powers, batch_sizes
 from arviz_swiss.merging.space import Arrays, Space
 
@@ -24,7 +22,8 @@ from arviz_swiss.merging.space import Arrays, Space
 def _chain_coords(draws: Draws) -> dict[str, Any]:
     """Return the draws' coordinates; `batch` is no index, which would break ArviZ's extract."""
     chains = next(iter(draws.constrained.values())).shape[0]
-    coords: dict[str, Any] = {"chain": np.arange(chains), "draw": np.arange(draws.length)}
+    numbers = np.arange(draws.start, draws.start + chains)
+    coords: dict[str, Any] = {"chain": numbers, "draw": np.arange(draws.length)}
     if draws.owners is not None:
         coords["batch"] = ("chain", np.array(draws.owners))
     return coords
@@ -41,37 +40,38 @@ def pack_draws(draws: Draws, frame: Frame, first: Batch, attrs: Mapping[str, Any
     posterior = dataset_from(draws.constrained, frame.constrained, coords)
     posterior.attrs = containers.safe_attrs({**inherited, **attrs})
     for name in posterior.data_vars:
-        posterior[name].attrs = containers.safe_attrs(first.draws[name].attrs)
+        own_attrs = first.draws.variables[name].attrs
+        posterior.variables[name].attrs = containers.safe_attrs(own_attrs)
     computed = labelled(frame.space, frame.space.deterministics(draws.constrained))
-    groups = {first.group: posterior.assign(computed)}
+    groups = {first.group: posterior.assign(computed) if computed else posterior}
     if draws.unconstrained:
         moved = dataset_from(draws.unconstrained, frame.layout, coords)
         groups[schema.unconstrained(first.group)] = moved
     return groups
 
 
-def add_joined(groups: Groups, joined: Groups, draws: Draws) -> Groups:
-    """Return the groups of draws with those that were joined; statistics count chains alike."""
-    if (stats := joined.get(schema.SAMPLE_STATS)) is not None:
-        joined = joined | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
-    return groups | joined
+def add_stats(groups: Groups, stats: xr.Dataset | None, draws: Draws) -> Groups:
+    """Return the groups of draws with the samplers' statistics, if any, of chains counted alike."""
+    if stats is None:
+        return groups
+    return groups | {schema.SAMPLE_STATS: stats.assign_coords(_chain_coords(draws))}
 
 
-def add_local(groups: Groups, group: str, beside: LocalDraws) -> Groups:
-    """Return the groups with local variables, and `swiss_local` with what undoes their moves."""
+def add_local(groups: Groups, group: str, local: xr.Dataset) -> Groups:
+    """Return the groups with local variables beside the merged ones."""
     posterior = groups[group]
-    kept = {dim: index for dim, index in beside.posterior.indexes.items() if dim in posterior.dims}
+    kept = {dim: index for dim, index in local.indexes.items() if dim in posterior.dims}
     lost = [
         name
         for name, array in posterior.data_vars.items()
-        if name in beside.posterior
+        if name in local
         or any(not kept[dim].equals(array.get_index(dim)) for dim in array.dims if dim in kept)
     ]
     posterior = posterior.drop_vars(lost)
     posterior = posterior.drop_vars([dim for dim in kept if dim not in posterior.dims])
-    posterior = posterior.merge(beside.posterior, join="exact", compat="override")
+    posterior = posterior.merge(local, join="exact", compat="override")
     posterior.attrs = groups[group].attrs
-    return {**groups, group: posterior, schema.LOCAL_MAPS: beside.maps}
+    return {**groups, group: posterior}
 
 
 def labelled(space: Space, computed: Arrays) -> dict[str, xr.DataArray]:
@@ -92,6 +92,7 @@ def pack_transform(
     maps: Sequence[AffineMap] | None,
     pooled: Gaussian,
     powers: Powers,
+    observed: xr.DataArray | None,
     coords: Mapping[str, Any],
 ) -> xr.Dataset:
     """Return what was done to each batch: enough to undo the merge, if by maps."""
@@ -108,7 +109,6 @@ def pack_transform(
     }
     if (sizes := batch_sizes(batches)) is not None:
         data["size"] = ("batch", np.array(sizes))
-    observed = summarise_observed([batch.groups.get(schema.OBSERVED_DATA) for batch in batches])
     if observed is not None:
         data["observed_summary"] = observed
     if maps is not None:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief, warn
@@ -111,19 +110,28 @@ def describe_rest(powers: Powers) -> str:
 
 def find_priors(batches: Sequence[Batch], powers: Powers, prior: Any) -> list[Batch]:
     """Return draws of the prior where it counts other than once; refuse to do without them."""
-    _check_prior_used(powers, prior)
+    check_prior_used(powers, prior)
     if not powers.missing_prior:
         return []
     priors = prior_batches(batches, prior)
     if not priors:
-        _refuse_prior_count(powers, batches)
+        refuse_prior_count(powers, batches)
     return priors
 
 
-def _refuse_prior_count(powers: Powers, batches: Sequence[Batch]) -> NoReturn:
-    """Refuse powers that count the prior other than once."""
+def refuse_prior_count(
+    powers: Powers, batches: Sequence[Batch], by_moments: bool = False
+) -> NoReturn:
+    """Refuse powers that count the prior other than once; of moments, say how to take them."""
     times = float(np.sum(powers.prior / powers.likelihood))
-    if powers.kind == "full_prior":
+    to = " to moments, of one batch at least" if by_moments else ""
+    if powers.kind == "full_prior" and by_moments:
+        remedy = (
+            'kind="full_prior" needs draws of the prior: take the moments of a batch again with '
+            'kind="full_prior" and prior=, or those of all batches with kind="full_prior" if each '
+            'has a "prior" group (pm.sample_prior_predictive)'
+        )
+    elif powers.kind == "full_prior":
         remedy = (
             'kind="full_prior" needs draws of the prior: pass prior=, or batches with a "prior" '
             "group (pm.sample_prior_predictive)"
@@ -133,13 +141,13 @@ def _refuse_prior_count(powers: Powers, batches: Sequence[Batch]) -> NoReturn:
     elif times < 1:
         remedy = (
             f"are batches missing? {_what_is_there(batches, times)} Pass all of them; or the right "
-            "kind and powers (N / n_b for total_size=N); or draws of the prior as prior=, for the "
-            "posterior of these rows alone"
+            f"kind and powers (N / n_b for total_size=N); or draws of the prior as prior={to}, for "
+            "the posterior of these rows alone"
         )
     else:
         remedy = (
             "pass the powers that the batches were sampled with (N / n_b for total_size=N), the "
-            "right kind, or draws of the prior as prior="
+            f"right kind, or draws of the prior as prior={to}"
         )
     raise ValueError(
         f'the prior would be counted {times:.8g} times instead of once (kind="{powers.kind}", '
@@ -148,7 +156,7 @@ def _refuse_prior_count(powers: Powers, batches: Sequence[Batch]) -> NoReturn:
     )
 
 
-def _check_prior_used(powers: Powers, prior: Any) -> None:
+def check_prior_used(powers: Powers, prior: Any) -> None:
     """Refuse draws of the prior that the user gave and that would not be used."""
     if prior is None or powers.missing_prior or powers.kind == "full_prior":
         return
@@ -187,10 +195,13 @@ def batch_sizes(batches: Sequence[Batch]) -> list[int] | None:
 
 def observed_sizes(batches: Sequence[Batch]) -> list[int] | None:
     """Return the number of observed values of each batch, or None where any is unknown."""
-    observed = [batch.groups.get(schema.OBSERVED_DATA, xr.Dataset()) for batch in batches]
-    if not all(data.data_vars for data in observed):
-        return None
-    return [max(int(array.size) for array in data.values()) for data in observed]
+    sizes = []
+    for batch in batches:
+        observed = batch.groups.get(schema.OBSERVED_DATA)
+        if observed is None or not observed.data_vars:
+            return None
+        sizes.append(max(int(observed.variables[name].size) for name in observed.data_vars))
+    return sizes
 
 
 def _find_source(batches: Sequence[Batch], kind: str | None, powers: Any) -> str:

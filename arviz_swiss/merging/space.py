@@ -1,6 +1,7 @@
 """Where the merge happens: the variables' unconstrained space."""
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ Arrays = dict[str, np.ndarray]
 
 # Draws by which to see whether the model computes a deterministic as the sampler did.
 TRIED = 5
+# Where every transform is undone, to tell one from another of its name.
+PROBED = (-0.5, 0.75)
 # PyMC's transforms that need no model to be undone, by their names, and ours that do the same.
 WITHOUT_MODEL = {
     "log": "log",
@@ -32,12 +35,14 @@ MODEL = "model"
 class Space(Protocol):
     """What the merge asks of a space; all arrays are (chain, draw, ...), by variable name.
 
-    `transforms` holds the variables that differ between the two scales, `deterministic_names` what
-    `deterministics` computes, `dims` and `coords` of those.
+    `transforms` holds the variables that differ between the two scales, `circular` those of them
+    that all batches' draws are needed for, `deterministic_names` what `deterministics` computes,
+    `dims` and `coords` of those.
     """
 
     name: str
     transforms: dict[str, Any]
+    circular: Sequence[str]
     deterministic_names: Sequence[str]
     dims: Mapping[str, tuple[str, ...]]
     coords: Mapping[str, Any]
@@ -62,6 +67,7 @@ class TransformSpace:
     """Each variable through its own transform; those without one as they are."""
 
     name = "transforms"
+    circular: Sequence[str] = ()
     deterministic_names: Sequence[str] = ()
     dims: Mapping[str, tuple[str, ...]] = {}
     coords: Mapping[str, Any] = {}
@@ -105,15 +111,18 @@ class TransformSpace:
         """Return the layout of unconstrained variables, of which `example` holds some draws."""
         variables: list[Variable] = []
         coords: dict[str, xr.DataArray] = {}
+        known, along = constrained.coords, defaultdict(list)
+        for key, coord in known.items():
+            along[coord.dims[0]].append(key)
         for variable in constrained.variables:
             name, dims, shape = variable.name, variable.dims, example[variable.name].shape[2:]
             self._check_undone(variable, example[name])
             dims = transforms.unconstrained_dims(dims, variable.shape, shape, self._of(name))
             start = variables[-1].columns.stop if variables else 0
             variables.append(place(name, dims, shape, start))
-            known = constrained.coords
             kept = {dim for dim in dims if dim in known}
-            coords |= {key: coord for key, coord in known.items() if set(coord.dims) <= kept}
+            beside = [key for dim in kept for key in along[dim] if kept.issuperset(known[key].dims)]
+            coords |= {key: known[key] for key in beside}
             for dim, length in zip(dims, shape, strict=True):
                 if dim not in variable.dims:
                     coords[dim] = xr.DataArray(np.arange(length), dims=dim)
@@ -171,6 +180,28 @@ def find_space(matched: Matched, choices: Mapping[str, Any], model: Any) -> Spac
     except ValueError as error:
         raise ValueError(f"{matched.batches[0]}, {error}") from error
     return space.without_deterministics(_contradicted(space, matched))
+
+
+def probe_space(space: Space, layout: Layout) -> dict[str, list[list[float]]]:
+    """Return where each transform leads back to from fixed points: smallest, mean and largest.
+
+    By these, bounds and a user's own functions are compared without being recorded.
+    """
+    points = {
+        variable.name: np.broadcast_to(
+            np.reshape(PROBED, (1, -1, *[1] * len(variable.shape))),
+            (1, len(PROBED), *variable.shape),
+        ).copy()
+        for variable in layout.variables
+    }
+    if not space.transforms:
+        return {}
+    with np.errstate(all="ignore"):
+        back = space.backward(points)
+        return {
+            name: [[float(f(row)) for f in (np.min, np.mean, np.max)] for row in back[name][0]]
+            for name in space.transforms
+        }
 
 
 def restore_space(

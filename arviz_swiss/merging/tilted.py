@@ -11,12 +11,19 @@ from arviz_swiss.base.linalg import AffineMap, inverse
 from arviz_swiss.base.sites import Site
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
-from arviz_swiss.merging import combine, warn
+from arviz_swiss.merging import warn
 from arviz_swiss.merging.batches import opened
 from arviz_swiss.merging.match import match
-from arviz_swiss.merging.merge import flatten, pack_groups, summarise_batches
+from arviz_swiss.merging.merge import (
+    flatten,
+    move_all,
+    observed_of,
+    pack_groups,
+    summarise_batches,
+)
 from arviz_swiss.merging.models import free_variables
 from arviz_swiss.merging.powers import TILTED, resolve_powers
+from arviz_swiss.merging.settle import describe_origin, pack_settled
 
 METHOD = "swiss"
 # How the batches' covariances were estimated.
@@ -52,12 +59,11 @@ def merge_tilted(
         warn.warn_left_out(matched, {*flat.frame.space.deterministic_names, *flat.local}, True)
         own = [permuted(sources[batch.label], places) for batch in batches]
         maps = _maps(own, summary.moments, pooled)
-        draws = combine.move_batches(batches, flat.frame, maps)
         attrs = {schema.METHOD: METHOD, schema.KIND: TILTED}
-        groups = pack_groups(flat, powers, summary, draws, attrs)
-        groups[schema.TRANSFORM] = _with_sources(groups[schema.TRANSFORM], own).assign_attrs(
-            {schema.COVARIANCE_ESTIMATOR: SCORES, schema.KIND_FROM: powers.kind_from}
-        )
+        groups = pack_groups(flat, summary, move_all(flat, maps), attrs)
+        origin = describe_origin(powers, SCORES)
+        groups |= pack_settled(flat, powers, summary, maps, observed_of(batches), origin)
+        groups[schema.TRANSFORM] = _with_sources(groups[schema.TRANSFORM], own)
         return containers.build(groups, container)
 
 

@@ -13,7 +13,7 @@ from arviz_swiss.base.heterogeneity import (
 )
 from arviz_swiss.data import schema
 from arviz_swiss.data.messages import brief, warn
-from arviz_swiss.merging.batches import MISSING, Batch, is_missing_values
+from arviz_swiss.merging.batches import MISSING, Batch, is_missing_values, range_of
 from arviz_swiss.merging.diagnostics import (
     AVOID_PRIOR,
     LOOKS_INFLATED,
@@ -27,9 +27,9 @@ from arviz_swiss.merging.diagnostics import (
     describe_prior_error,
     doubt_kind,
 )
-from arviz_swiss.merging.local_draws import LocalDraws
+from arviz_swiss.merging.estimate import Estimator, Frame
+from arviz_swiss.merging.local_draws import LocalMoves
 from arviz_swiss.merging.match import Matched
-from arviz_swiss.merging.moments import Estimator, Frame
 
 # In posterior sds: `report` tells smaller errors too.
 FAR_OFF = 1.0
@@ -197,8 +197,8 @@ def _tell_skewed(
     variables, transformed = frame.owners[strong], frame.space.transforms
     ranges = {}
     for name in set(variables.tolist()) - set(transformed):
-        draws = [batch.draws[name].values for batch in batches]
-        ranges[name] = float(min(map(np.min, draws))), float(max(map(np.max, draws)))
+        ends = np.array([range_of(batch, name) for batch in batches])
+        ranges[name] = float(ends[:, 0].min()), float(ends[:, 1].max())
     suggested = suggest_transforms(variables, skewness[strong], ranges)
     return (
         f"strongly skewed in the space of the merge (skewness of the median batch: {named}); "
@@ -262,13 +262,13 @@ def suggest_transforms(
     return suggested
 
 
-def warn_unordered(matched: Matched, local: Mapping[str, str], beside: LocalDraws) -> None:
+def warn_unordered(matched: Matched, moves: LocalMoves) -> None:
     """Say where predictions of a model of all data, which go by position, would be wrong."""
-    dims = {local[name] for name in matched.local if name in local}
-    wrong = [dim for dim in beside.unordered if dim in dims]
+    dims = {moves.dims[name] for name in matched.local if name in moves.dims}
+    wrong = [dim for dim in moves.unordered if dim in dims]
     if not wrong:
         return
-    if repeated := [dim for dim in wrong if schema.own_coord(dim) in beside.maps.coords]:
+    if repeated := [dim for dim in wrong if dim in moves.relabelled]:
         remedy = (
             f"The labels along {', '.join(repeated)} repeat between batches: give the model coords "
             "with a label of its own for every group, and sample again"

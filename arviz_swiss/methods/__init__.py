@@ -6,8 +6,14 @@ batch's draws returns one `AffineMap` a batch::
     @register("name", expects="inflated")
     def name(given): ...
 
-One that makes new draws gets those of all batches, an array with dimensions (batch, chain, draw,
-parameter), and returns an array (chain, draw, parameter)::
+One that adds the batches' draws, each mapped, returns the maps as well, and never holds more than
+one batch::
+
+    @register("name", expects="fractionated", makes="terms")
+    def name(given): ...
+
+One that makes new draws of all batches' draws gets these, an array with dimensions (batch, chain,
+draw, parameter), and returns an array (chain, draw, parameter)::
 
     @register("name", expects="fractionated", makes="draws")
     def name(given, draws, rng): ...

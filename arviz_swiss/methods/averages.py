@@ -4,6 +4,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from arviz_swiss.base.counts import check_count
+from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.methods.registry import Given, checked_bandwidth, register
 
 TINY = 1e-12
@@ -12,9 +13,9 @@ MEDIAN_OF = 1000
 FEWEST_LANDMARKS, MOST_LANDMARKS, ALL_LANDMARKS = 50, 500, 10_000
 
 
-@register("consensus", expects="fractionated", makes="draws")
-def consensus(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return consensus Monte Carlo's draws: ``(sum_b P_b)^-1 sum_b P_b theta_b``.
+@register("consensus", expects="fractionated", makes="terms")
+def consensus(given: Given) -> list[AffineMap]:
+    """Return the terms of consensus Monte Carlo's draws: ``(sum_b P_b)^-1 P_b theta_b``.
 
     References
     ----------
@@ -22,18 +23,20 @@ def consensus(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.n
        consensus Monte Carlo algorithm, International Journal of Management Science and Engineering
        Management 11. https://doi.org/10.1080/17509653.2016.1142191
     """
-    _, chains, length, parameters = draws.shape
-    merged = np.zeros((chains * length, parameters))
-    for batch, moments in zip(draws, given.moments, strict=True):
-        share = moments.precision @ given.pooled.covariance
-        merged += batch.reshape(-1, parameters) @ share
-    return merged.reshape(chains, length, parameters)
+    shares = (given.pooled.covariance @ moments.precision for moments in given.moments)
+    return [_term(share, own.mean) for share, own in zip(shares, given.moments, strict=True)]
 
 
-@register("average", expects="fractionated", makes="draws")
-def average(given: Given, draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the plain average of the batches' draws."""
-    return draws.mean(axis=0)
+@register("average", expects="fractionated", makes="terms")
+def average(given: Given) -> list[AffineMap]:
+    """Return the terms of the plain average of the batches' draws."""
+    share = np.eye(given.pooled.mean.size) / len(given.moments)
+    return [_term(share, moments.mean) for moments in given.moments]
+
+
+def _term(share: np.ndarray, mean: np.ndarray) -> AffineMap:
+    """Return the linear map by a share, about the mean: exact also where that is far from zero."""
+    return AffineMap(share, mean, share @ mean)
 
 
 @register("quantile", expects="inflated", makes="draws")

@@ -24,9 +24,10 @@ class Given(NamedTuple):
 class Method(NamedTuple):
     """A way of merging: the kind of sub-posterior it expects, and what it makes of it.
 
-    `makes` is "maps" (one affine map a batch) or "draws" (new ones). `pools` says that the result
-    has the pooled moments, which alone can take a prior into account that counts other than once.
-    `any_shape` says that the sub-posteriors need not be near a Gaussian.
+    `makes` is "maps" (one affine map a batch), "terms" (maps whose images of all batches' draws are
+    added, to new draws) or "draws" (new ones, of all batches' draws at once). `pools` says that the
+    result has the pooled moments, which alone can take a prior into account that counts other than
+    once. `any_shape` says that the sub-posteriors need not be near a Gaussian.
     """
 
     name: str
@@ -67,7 +68,7 @@ def find(name: str) -> Method:
 
 
 def check_options(
-    method: Method, options: Mapping[str, Any], arguments: Sequence[str] = ()
+    method: Method, options: Mapping[str, Any], arguments: Sequence[str] = (), caller: str = "merge"
 ) -> None:
     """Refuse options that the method does not have; `arguments` are those of the caller itself."""
     if unknown := [name for name in options if name not in method.options]:
@@ -76,7 +77,7 @@ def check_options(
         meant = f" Did you mean {near[0]}=?" if near else ""
         raise TypeError(
             f'method "{method.name}" has no option {", ".join(unknown)}. Its options are: {valid}; '
-            f"all others are arguments of merge itself.{meant}"
+            f"all others are arguments of {caller} itself.{meant}"
         )
 
 

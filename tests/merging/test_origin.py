@@ -11,7 +11,7 @@ from arviz_swiss import merge
 from arviz_swiss.data import containers
 from arviz_swiss.data.schema import PARTITION, SETTINGS
 from arviz_swiss.data.schema import RANDOM_SEED as SEED
-from arviz_swiss.merging.origin import differing, summarise_observed, summary
+from arviz_swiss.merging.origin import differing, join_observed, summarise_observed, summary
 
 LENGTH = 2000
 
@@ -197,12 +197,13 @@ def test_only_what_all_batches_have_is_summarised():
         {"y": ("row", [1, 2]), "z": ("row", [1.0, 1.0]), "name": ("row", ["a", "b"])}
     )
     second = xr.Dataset({"y": ("row", [4, 6, 8]), "name": ("row", ["a", "b", "c"])})
-    found = summarise_observed([first, second])
+    found = join_observed([summarise_observed(first), summarise_observed(second)])
     assert found["observed_variable"].values.tolist() == ["y"]
     assert found.sel(statistic="count").values.ravel().tolist() == [2, 3]
     assert found.sel(statistic="mean").values.ravel().tolist() == [1.5, 6.0]
-    assert summarise_observed([first, None]) is None
-    assert summarise_observed([first[["name"]], second[["name"]]]) is None
+    assert join_observed([summarise_observed(first), summarise_observed(None)]) is None
+    names = [summarise_observed(each[["name"]]) for each in (first, second)]
+    assert join_observed(names) is None
 
 
 def test_what_is_unknown_of_one_function_does_not_differ():

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,43 @@ def test_averaging_equals_the_r_package(method, covariance, figure):
     merged = az_swiss.merge(batches, method=method, covariance=covariance, kind="fractionated")
     expected = np.reshape(figures[figure], shape[:2], order="F").T
     np.testing.assert_allclose(rows(merged), expected, rtol=1e-12, atol=1e-12)
+
+
+@quiet
+@pytest.mark.parametrize("method", ["consensus", "average"])
+@pytest.mark.parametrize("kind", ["inflated", "fractionated"])
+def test_sums_are_exact_far_from_zero_and_keep_constants(method, kind):
+    rng = np.random.default_rng(4)
+    draws = [1e6 + rng.normal(size=(2, 300, 3)) @ rng.normal(size=(3, 3)) for _ in range(5)]
+    fixed = np.full((2, 300), 7.0)
+    merged = az_swiss.merge(
+        [{"theta": own, "fixed": fixed} for own in draws], method=method, kind=kind
+    )
+    assert (merged["posterior"]["fixed"] == 7.0).all()
+    every = np.array([own.reshape(-1, 3) - 1e6 for own in draws])
+    means = every.mean(axis=1, keepdims=True)
+    if kind == "inflated":
+        every = means + np.sqrt(5) * (every - means)
+    precisions = np.array([np.linalg.inv(np.cov(own.T)) for own in every])
+    weights = precisions if method == "consensus" else np.tile(np.eye(3), (5, 1, 1))
+    total = np.einsum("bij,bnj->ni", weights, every)
+    expected = np.linalg.solve(weights.sum(axis=0), total.T).T
+    # numbers about 1e6 are stored to 1e-10
+    theta = merged["posterior"]["theta"].values.reshape(-1, 3) - 1e6
+    np.testing.assert_allclose(theta, expected, atol=1e-8)
+
+
+@quiet
+def test_consensus_holds_one_batch_at_a_time():
+    """Its output, the sum and what one batch takes: five times a batch, not thirty."""
+    rng = np.random.default_rng(5)
+    batches = [{"theta": rng.normal(size=(2, 5000, 20))} for _ in range(30)]
+    az_swiss.merge(batches[:2], method="consensus", kind="fractionated")
+    tracemalloc.start()
+    az_swiss.merge(batches, method="consensus", kind="fractionated")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * batches[0]["theta"].nbytes
 
 
 def test_quantile_averages_order_statistics_and_keeps_dependence():

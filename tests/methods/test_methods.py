@@ -14,7 +14,7 @@ ALL = list(methods.METHODS)
 MAPS = [name for name in ALL if methods.METHODS[name].makes == "maps"]
 
 
-DRAWS = [name for name in ALL if methods.METHODS[name].makes == "draws"]
+DRAWS = [name for name in ALL if name not in MAPS]
 
 
 quiet = pytest.mark.filterwarnings("ignore::arviz_swiss.MergeWarning")

@@ -7,7 +7,7 @@ import pytest
 from merged_groups import group, rows
 
 import arviz_swiss as az_swiss
-from arviz_swiss.merging.moments import glance
+from arviz_swiss.merging.estimate import glance
 
 COUNT, ROWS = 4, 600
 
