@@ -15,6 +15,8 @@ class BatchError(RuntimeError):
         The batches that were sampled, by label.
     folder : Path, optional
         Where the sampled batches were saved.
+    hints : dict of str to str, optional
+        What is wrong with the rows of a batch, by its label.
 
     Examples
     --------
@@ -25,12 +27,17 @@ class BatchError(RuntimeError):
     """
 
     def __init__(
-        self, failed: dict[str, BaseException], idatas: dict[str, Any], folder: Path | None = None
+        self,
+        failed: dict[str, BaseException],
+        idatas: dict[str, Any],
+        folder: Path | None = None,
+        hints: dict[str, str] | None = None,
     ):
         self.failed = failed
         self.idatas = idatas
         self.folder = folder
-        causes = "; ".join(f"{label} ({_one_line(error)})" for label, error in failed.items())
+        self.hints = hints or {}
+        causes = "; ".join(f"{label} ({self._cause_of(label)})" for label in failed)
         advice = (
             "Mend the cause and pass folder= to keep finished batches, so that a rerun samples "
             "only what is missing."
@@ -44,9 +51,12 @@ class BatchError(RuntimeError):
             f"{len(idatas)} that were sampled are in the `idatas` of this exception. {advice}"
         )
 
+    def _cause_of(self, label: str) -> str:
+        return "; ".join(filter(None, [_one_line(self.failed[label]), self.hints.get(label)]))
+
     def __reduce__(self):
         """Pickle with all that it carries."""
-        return BatchError, (self.failed, self.idatas, self.folder)
+        return BatchError, (self.failed, self.idatas, self.folder, self.hints)
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,84 +1,113 @@
 """Run one function over the batches, on processes, threads or Dask, as they finish."""
 
 import contextlib
-import functools
-import os
-import pickle
+import logging
 import queue
-import sys
-import sysconfig
 import threading
-import time
-import traceback
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-# Numbers of threads that libraries read when they are loaded: one each, as one process a core runs.
-ONE_THREAD = {
-    f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB", "NUMEXPR")
-}
-# Seconds between two looks at whether the caller still lives.
-PARENT_INTERVAL = 1.0
+from arviz_swiss.parallel.given import Cluster, NoWorkers, Pool, count_threads, is_dask_client
+from arviz_swiss.parallel.outcomes import Outcome
+from arviz_swiss.parallel.own_processes import OwnProcesses
+from arviz_swiss.parallel.portable import Portable
 
+__all__ = [
+    "Lazy",
+    "Outcome",
+    "Portable",
+    "check_executor",
+    "count_workers",
+    "own_threads",
+    "raise_if_abandoned",
+    "run",
+]
 
+# Seconds between two looks at whether all goes well.
+INTERVAL = 0.5
+
+_log = logging.getLogger("arviz_swiss")
 # Of threads of `own_threads`: the event that tells them to stop.
 _thread = threading.local()
 
 
-class Outcome(NamedTuple):
-    """What became of one task: its result, or the exception that it raised."""
+class Lazy(Mapping[str, Any]):
+    """Tasks by label, each made by a function of its label when it is asked for, and not kept."""
 
-    result: Any = None
-    error: BaseException | None = None
+    def __init__(self, labels: Iterable[str], make: Callable[[str], Any]):
+        self._labels, self._make = dict.fromkeys(labels), make
 
+    def __getitem__(self, label: str) -> Any:
+        """Make the task of a label."""
+        if label not in self._labels:
+            raise KeyError(label)
+        return self._make(label)
 
-class Portable:
-    """Carry any object to a worker, closures and functions of a notebook or script included.
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the labels."""
+        return iter(self._labels)
 
-    Nothing is copied until the object is pickled, so threads share it with the caller. The module
-    of the function `by_value` is sent along, for workers that cannot import it.
-    """
-
-    def __init__(self, value: Any, by_value: Callable | None = None):
-        self.value = value
-        self.by_value = by_value
-
-    def __reduce__(self):
-        """Pickle the value with cloudpickle."""
-        return _unpack, (_pickle_by_value(self.value, self.by_value),)
+    def __len__(self) -> int:
+        """Count the tasks."""
+        return len(self._labels)
 
 
 def run(
-    function: Callable[[Any], Any], tasks: Mapping[str, Portable], executor: Any = None
-) -> Iterator[tuple[str, Outcome]]:
+    function: Callable[[Any], Any],
+    tasks: Mapping[str, Portable],
+    executor: Any = None,
+    *,
+    timeout: float | None = None,
+    homes: Mapping[str, str | None] | None = None,
+    say: Callable[[str], Any] | None = None,
+) -> Generator[tuple[str, Outcome], None, None]:
     """Yield the label and the outcome of every task, in the order of completion.
 
-    An executor that is given is left running; the default is a pool of one process per core, ended
-    afterwards. A task that raises, or is not taken, has its exception in the outcome; an executor
-    that takes not even the first is an error. If the caller stops early, the others are cancelled.
+    A task is asked for when there is a worker for it: of a `Lazy` mapping few are there at once.
+    An executor that is given is left running; the default is a process per core, ended afterwards.
+    A task that raises, is not taken, ends its process or takes longer than `timeout` seconds has
+    its exception in the outcome; an executor that takes not even the first is an error. If the
+    caller stops early, the others are cancelled. `homes` are addresses of Dask workers that have
+    what tasks need; `say` is told what hinders all tasks, and "" when it no longer does.
     """
     check_executor(executor)
-    with _running(executor, len(tasks)) as pool:
-        futures: dict[Future, str] = {}
-        # as_completed would wait for ever for what a pool cancels while it shuts down
-        done: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        try:
-            for label, task in tasks.items():
-                future = _submit(pool, function, label, task, first=not futures)
-                futures[future] = label
-                future.add_done_callback(done.put)
-            for _ in tasks:
-                future = done.get()
-                yield futures.pop(future), _outcome(future)
-                del future  # a result lives only as long as the caller uses it
-        finally:
-            # our own pool ends its tasks itself, and may not find one cancelled meanwhile
-            for future in futures if executor is not None else ():
-                future.cancel()
+    workers = _workers(executor, len(tasks), timeout, homes or {})
+    waiting = deque(tasks)
+    futures: dict[Future, str] = {}
+    # as_completed would wait for ever for what a pool cancels while it shuts down
+    done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+
+    def fill(is_first: bool = False) -> None:
+        while waiting and len(futures) < workers.room():
+            label = waiting.popleft()
+            future = _submitted(workers, function, label, tasks, is_first and not futures)
+            futures[future] = label
+            future.add_done_callback(done.put)
+
+    try:
+        fill(is_first=True)
+        while futures:
+            try:
+                future = _next(done, workers, say)
+            except NoWorkers as error:
+                for label in [*futures.values(), *waiting]:
+                    yield label, Outcome(error=error)
+                return
+            label = futures.pop(future)
+            outcome = workers.outcome(future, label)
+            if outcome is None:
+                waiting.append(label)
+            del future  # a result lives only as long as the caller uses it
+            fill()
+            if outcome is not None:
+                yield label, outcome
+                del outcome
+    finally:
+        workers.cancel(futures)
+        workers.close()
 
 
 def count_workers(executor: Any) -> int:
@@ -87,8 +116,8 @@ def count_workers(executor: Any) -> int:
 
     if executor is None:
         return cpu_count()
-    if _is_dask_client(executor):
-        return max(sum(executor.nthreads().values()), 1)
+    if is_dask_client(executor):
+        return count_threads(executor)
     return getattr(executor, "_max_workers", None) or cpu_count()
 
 
@@ -125,7 +154,7 @@ def check_executor(executor: Any) -> None:
     """Refuse what cannot run anything, before anything is shown or computed."""
     if executor is None or isinstance(executor, Executor):
         return
-    if not _is_dask_client(executor):
+    if not is_dask_client(executor):
         raise TypeError(
             "executor must be a concurrent.futures.Executor or a dask.distributed.Client, got "
             f"{type(executor).__name__!r}."
@@ -137,123 +166,59 @@ def check_executor(executor: Any) -> None:
         )
 
 
-@contextlib.contextmanager
-def _running(executor: Any, n_tasks: int) -> Iterator[Executor]:
+def _workers(
+    executor: Any, n_tasks: int, timeout: float | None, homes: Mapping[str, str | None]
+) -> OwnProcesses | Pool:
     if executor is None:
-        with _own_processes(n_tasks) as pool:
-            yield pool
-    elif _is_dask_client(executor):
-        yield executor.get_executor(pure=False)
-    else:
-        yield executor
+        return OwnProcesses(min(n_tasks, count_workers(None)), timeout)
+    if is_dask_client(executor):
+        return Cluster(executor, timeout, homes)
+    return Pool(executor, count_workers(executor), timeout)
 
 
-@contextlib.contextmanager
-def _own_processes(n_tasks: int) -> Iterator[Executor]:
-    """Start processes by joblib's loky, which does not run the caller's script a second time."""
-    from joblib import cpu_count
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    pool = ProcessPoolExecutor(
-        min(n_tasks, cpu_count()),
-        env=ONE_THREAD,
-        initializer=_end_with_parent,
-        initargs=(os.getpid(),),
-    )
+def _submitted(
+    workers: OwnProcesses | Pool,
+    function: Callable,
+    label: str,
+    tasks: Mapping[str, Portable],
+    is_first: bool,
+) -> Future:
+    """Make a task and hand it over; what goes wrong is that of the task, unless it is the first."""
+    future: Future = Future()
     try:
-        yield pool
-    finally:
-        # all is done, or nobody will read what is not
-        pool.shutdown(kill_workers=True)
-
-
-def _end_with_parent(parent: int) -> None:
-    """End this worker when the process that started it is killed, instead of waiting for ever."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_INTERVAL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_dask_client(executor: Any) -> bool:
-    distributed = sys.modules.get("distributed")
-    return distributed is not None and isinstance(executor, distributed.Client)
-
-
-def _submit(pool: Executor, function: Callable, label: str, task: Portable, first: bool) -> Future:
+        task = tasks[label]
+    except Exception as error:  # of rows that cannot be read
+        error.add_note(f"While making the task of batch {label}.")
+        future.set_exception(error)
+        return future
     try:
-        with warnings.catch_warnings():
-            # Dask's advice to scatter would lose the batch together with the worker that holds it
-            warnings.filterwarnings("ignore", message="Sending large graph")
-            return pool.submit(_call, function, task)
+        return workers.submit(function, label, task)
     except Exception as error:
         refused = RuntimeError(
             f"batch {label} could not be submitted, the executor takes no tasks: {error}. Pass an "
             "executor that is running, or leave executor=None for a new pool."
         )
-        if first:
+        if is_first:
             raise refused from error
-        future: Future = Future()
         future.set_exception(refused)
         return future
 
 
-def _outcome(future: Future) -> Outcome:
-    try:
-        return future.result()
-    except FutureCancelled:
-        return Outcome(error=RuntimeError("cancelled before it ended: the executor was shut down"))
-    except Exception as error:
-        return Outcome(error=error)
-
-
-def _call(function: Callable, task: Portable) -> Outcome:
-    """Call in the worker; exceptions come back as values, because some break a pool's pipe."""
-    try:
-        return Outcome(result=function(task.value))
-    except Exception as error:
-        error.add_note("In the worker:\n" + "".join(traceback.format_exception(error)))
-        return Outcome(error=_picklable(error))
-
-
-def _picklable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error.with_traceback(None)
-    except Exception:
-        plain = RuntimeError(f"{type(error).__name__}: {error}")
-        plain.__notes__ = list(getattr(error, "__notes__", []))
-        return plain
-
-
-def _unpack(content: bytes) -> Portable:
-    return Portable(pickle.loads(content))
-
-
-def _pickle_by_value(value: Any, function: Callable | None) -> bytes:
-    """Pickle with the function's module by value, else by reference if that cannot be pickled."""
-    import cloudpickle
-
-    module = _own_module(function)
-    if module is None:
-        return cloudpickle.dumps(value)
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        with contextlib.suppress(Exception):
-            return cloudpickle.dumps(value)
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-    return cloudpickle.dumps(value)
-
-
-def _own_module(function: Callable | None) -> ModuleType | None:
-    """Return the module of a user's function, unless it is installed and so known to workers."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
-    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-    return None if file is None or file.startswith(installed) else module
+def _next(
+    done: queue.SimpleQueue, workers: OwnProcesses | Pool, say: Callable[[str], Any] | None
+) -> Future:
+    """Wait for a task to end, and say once what hinders all of them."""
+    before = ""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            future = done.get(timeout=INTERVAL)
+            if before and say is not None:
+                say("")
+            return future
+        message = workers.watch()
+        if message != before:
+            if message:
+                _log.warning(message)
+            if say is not None:
+                say(message)
+        before = message

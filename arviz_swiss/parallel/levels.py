@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 
 from arviz_swiss.data import schema
+from arviz_swiss.parallel import frames
 from arviz_swiss.parallel.partition import column, is_dataset, is_missing, row_count
+from arviz_swiss.parallel.tables import Table, tell_levels
 
 # Attribute of a Dataset's variable, which has no categories.
 LEVELS = "levels"
@@ -30,6 +32,8 @@ def share_levels(data: Any, names: Sequence[str]) -> Any:
     Columns of a DataFrame become categorical, arrays of a dict categorical Series, and variables of
     a Dataset get an attribute. What has categories keeps them. The data given are not changed.
     """
+    if isinstance(data, Table):
+        return tell_levels(data, names)
     for name in names:
         values = column(data, name, "shared")
         if values.shape != (row_count(data),):
@@ -54,7 +58,7 @@ def share_recorded(data: Any, attrs: Mapping[str, Any]) -> Any:
 
 def levels_of(data: Any, name: str) -> list[Any]:
     """Return the levels of a factor that occur in these rows."""
-    return pd.unique(pd.Series(np.asarray(data[name]))).tolist()
+    return pd.unique(pd.Series(column(data, name, "shared"))).tolist()
 
 
 def how_to_use(data: Any, name: str) -> str:
@@ -63,9 +67,14 @@ def how_to_use(data: Any, name: str) -> str:
         levels = f'levels = data["{name}"].attrs["{LEVELS}"]'
         codes = f'np.searchsorted(levels, data["{name}"])'
         return f'    {levels}\n    coords={{"{name}": levels}}\n    {codes}  # the rows\' levels'
+    levels, codes = {
+        frames.POLARS: ("dtype.categories.to_list()", "to_physical().to_numpy()"),
+        frames.ARROW: ("combine_chunks().dictionary.to_pylist()", "combine_chunks().indices"),
+    }.get(frames.library_of(data), ("cat.categories", "cat.codes"))
+    column_of = f'data["{name}"]'
     return (
-        f'    coords={{"{name}": data["{name}"].cat.categories}}\n'
-        f'    data["{name}"].cat.codes  # the rows\' levels'
+        f'    coords={{"{name}": {column_of}.{levels}}}\n'
+        f"    {column_of}.{codes}  # the rows' levels"
     )
 
 
@@ -77,11 +86,13 @@ def _with_levels(data: Any, name: str) -> Any:
         return (data.assign_coords if name in data.coords else data.assign)({name: told})
     if isinstance(data, pd.DataFrame):
         return data.assign(**{name: _categorical(data[name])})
+    if frames.is_frame(data):
+        return frames.with_levels(data, name)
     if isinstance(data, Mapping):
         return {**data, name: _categorical(pd.Series(data[name]))}
     raise TypeError(
         f"shared={name!r}: columns of {type(data).__name__!r} cannot hold the levels of all rows. "
-        "Pass a pandas DataFrame, a dict of arrays, or an xarray Dataset."
+        "Pass a DataFrame, a dict of arrays, or an xarray Dataset."
     )
 
 

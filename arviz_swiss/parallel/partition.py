@@ -1,12 +1,17 @@
 """Split the rows of a table into batches: shuffled, by whole groups, stratified."""
 
 import contextlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.parallel import frames
+from arviz_swiss.parallel.assigning import assign, check_filled, row_numbers
+from arviz_swiss.parallel.batch_rows import BatchRows, Split, load_rows
+from arviz_swiss.parallel.dealing import deal_groups, deal_rows, group_strata, pack_groups
+from arviz_swiss.parallel.tables import Table, opened_table
 
 
 def partition(
@@ -24,9 +29,12 @@ def partition(
 
     Parameters
     ----------
-    data_or_n : int, array, DataFrame, dict of arrays, or xarray Dataset
+    data_or_n : int, array, DataFrame, dict of arrays, xarray Dataset, or path
         The data, or the number of rows. Rows run along the first axis of arrays, and along the one
-        dimension that all variables of a Dataset share.
+        dimension that all variables of a Dataset share. DataFrames are those of pandas, polars, and
+        whatever else narwhals reads, and pyarrow's Tables. A path, a pattern or a list of them are
+        Parquet files; these, Dask DataFrames, LazyFrames of polars and Datasets of pyarrow are read
+        block by block, and labels must then be names of columns.
     batches : int
         Number of batches.
     groups : array-like or hashable, optional
@@ -44,7 +52,9 @@ def partition(
     -------
     list of ndarray of int
         One array of row numbers per batch, each sorted in increasing order, none empty. Every row
-        is in exactly one of them. Without `groups` the sizes differ by at most one.
+        is in exactly one of them. Without `groups` the sizes differ by at most one; but rows that
+        are read block by block go to batches independently of one another, however they are sorted,
+        so that sizes vary by about their square root, unless rows are stratified.
 
     Raises
     ------
@@ -77,14 +87,17 @@ def partition(
     >>> sorted("".join(school[index]) for index in partition(6, 2, groups=school))
     ['aac', 'bbb']
     """
+    with opened_table(data_or_n) as table:
+        if isinstance(table, Table):
+            return _partition_table(table, batches, groups, stratify, random_seed)
     n_rows = row_count(data_or_n)
-    batches = _check_batches(batches, n_rows)
+    batches = check_batches(batches, n_rows)
     rng = generator(random_seed)
     strata = np.zeros(n_rows, dtype=np.intp)
     if stratify is not None:
         strata = _codes(data_or_n, stratify, "stratify", n_rows)
     if groups is None:
-        owner = _deal_rows(strata, batches, rng)
+        owner = deal_rows(strata, batches, rng)
     else:
         codes = _codes(data_or_n, groups, "groups", n_rows)
         n_groups = codes.max() + 1
@@ -95,14 +108,26 @@ def partition(
             )
         sizes = np.bincount(codes)
         if stratify is None:
-            owner = _pack_groups(sizes, batches, rng)[codes]
+            owner = pack_groups(sizes, batches, rng)[codes]
         else:
-            owner = _deal_groups(_group_strata(codes, strata), sizes, batches, rng)[codes]
+            owner = deal_groups(group_strata(codes, strata), sizes, batches, rng)[codes]
     return _members(owner, batches)
+
+
+def _partition_table(
+    table: Table, batches: int, groups: Any, stratify: Any, random_seed: Any
+) -> list[np.ndarray]:
+    batches = check_batches(batches, table.rows)
+    assignment = assign(table, batches, groups, stratify, random_seed)
+    indices = row_numbers(table, assignment, batches)
+    check_filled(np.array([index.size for index in indices]))
+    return indices
 
 
 def group_count(data_or_n: Any, groups: Any) -> int:
     """Return how many groups the rows belong to, by labels of `partition`."""
+    if isinstance(data_or_n, Table):
+        return len(data_or_n.groups(groups).sizes)
     return int(_codes(data_or_n, groups, "groups", row_count(data_or_n)).max()) + 1
 
 
@@ -110,12 +135,16 @@ def take(data: Any, index: Any) -> Any:
     """Select rows of any of the data types that `partition` takes; lists become arrays."""
     if isinstance(data, int | np.integer):
         raise TypeError(f"the data are needed, got only their number of rows, {data}.")
+    if isinstance(index, BatchRows):
+        return index.load()
     row_count(data)
     index = np.asarray(index)
     if is_dataset(data):
         return data.isel({_row_dimension(data): index})
     if isinstance(data, Mapping):
         return {name: take(values, index) for name, values in data.items()}
+    if frames.is_frame(data):
+        return frames.take_rows(data, index)
     if hasattr(data, "iloc"):
         return data.iloc[index]
     if hasattr(data, "isel"):
@@ -125,10 +154,32 @@ def take(data: Any, index: Any) -> Any:
     return np.asarray(data)[index]
 
 
+def take_together(data: Any, indices: Sequence[Any], most: int | None = None) -> Any:
+    """Select the rows of several batches, in the order of the data where they are in memory.
+
+    Of batches in files no more than `most` rows each.
+    """
+    if isinstance(data, Split):
+        return load_rows(list(indices), most)
+    return take(data, np.sort(np.concatenate(list(indices))))
+
+
+def packed(data: Any, index: Any) -> Any:
+    """Return what a worker needs to have the rows of a batch: themselves, or where they are."""
+    return index if isinstance(index, BatchRows) else take(data, index)
+
+
+def unpacked(rows: Any) -> Any:
+    """Return the rows of a batch in the worker that has got them, or where they are."""
+    return rows.load() if isinstance(rows, BatchRows) else rows
+
+
 def row_count(data_or_n: Any) -> int:
     """Count the rows of the data types that `partition` takes; an int is its own count."""
     if isinstance(data_or_n, int | np.integer) and not isinstance(data_or_n, bool):
         return int(data_or_n)
+    if isinstance(data_or_n, Table | Split):
+        return data_or_n.rows
     if is_dataset(data_or_n):
         return int(data_or_n.sizes[_row_dimension(data_or_n)])
     if isinstance(data_or_n, Mapping):
@@ -145,7 +196,7 @@ def row_count(data_or_n: Any) -> int:
     if not shape:
         raise TypeError(
             f"Cannot count the rows of {type(data_or_n).__name__!r}. Pass the number of rows, an "
-            "array, a DataFrame, a dict of arrays, or an xarray Dataset."
+            "array, a DataFrame, a dict of arrays, an xarray Dataset, or paths of Parquet files."
         )
     return int(shape[0])
 
@@ -191,11 +242,14 @@ def _has_length(values: Any) -> bool:
     return isinstance(values, list) or np.ndim(values) > 0
 
 
-def _check_batches(batches: Any, n_rows: int) -> int:
+def check_batches(batches: Any, n_rows: int | None) -> int:
+    """Return the number of batches; refuse what is none, or leaves batches of the rows empty."""
     if not isinstance(batches, int | np.integer) or isinstance(batches, bool):
         raise TypeError(f"batches must be an integer, got {batches!r}.")
     if batches < 1:
         raise ValueError(f"batches must be at least 1, got {batches}.")
+    if n_rows is None:
+        return int(batches)
     if n_rows < 1:
         raise ValueError(f"the data has no rows to divide, got {n_rows}.")
     if batches > n_rows:
@@ -245,6 +299,8 @@ def column(data: Any, labels: Any, argument: str) -> np.ndarray:
     if not isinstance(labels, tuple) and (np.ndim(labels) or not isinstance(labels, Hashable)):
         return np.asarray(labels)
     if _has_column(data, labels):
+        if frames.is_frame(data):
+            return frames.column_array(data, str(labels))
         return np.asarray(data[labels])
     if isinstance(labels, tuple):
         return np.asarray(labels)
@@ -269,72 +325,9 @@ def _columns(data: Any) -> Any:
         return data.dtype.names or ()
     if isinstance(data, Mapping) or is_dataset(data):
         return data
+    if frames.is_frame(data):
+        return frames.column_names(data)
     return getattr(data, "columns", getattr(data, "coords", ()))
-
-
-def _deal_rows(strata: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:
-    """Batch of each row: strata are dealt one after the other, the leftovers to small batches."""
-    owner = np.empty(strata.size, dtype=np.intp)
-    sizes = np.zeros(batches, dtype=np.intp)
-    shuffled = rng.permutation(strata.size)
-    by_stratum = shuffled[np.argsort(strata[shuffled], kind="stable")]
-    runs = np.split(by_stratum, np.cumsum(np.bincount(strata))[:-1])
-    for number in rng.permutation(len(runs)):
-        rows = runs[number]
-        leftover = _smallest(sizes, rows.size % batches, rng)
-        sizes[leftover] += 1
-        owner[rows] = np.concatenate([np.arange(rows.size - leftover.size) % batches, leftover])
-    return owner
-
-
-def _deal_groups(
-    strata: np.ndarray, sizes: np.ndarray, batches: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Batch of each group: in each round of a stratum the larger groups go to smaller batches."""
-    owner = np.empty(sizes.size, dtype=np.intp)
-    filled = np.zeros(batches, dtype=np.intp)
-    largest_first = _largest_first(sizes, rng)
-    for number in rng.permutation(strata.max() + 1):
-        groups = largest_first[strata[largest_first] == number]
-        for start in range(0, groups.size, batches):
-            dealt = groups[start : start + batches]
-            owner[dealt] = _smallest(filled, dealt.size, rng)
-            filled[owner[dealt]] += sizes[dealt]
-    return owner
-
-
-def _pack_groups(sizes: np.ndarray, batches: int, rng: np.random.Generator) -> np.ndarray:
-    """Batch of each group: the largest group left goes to the smallest batch."""
-    owner = np.empty(sizes.size, dtype=np.intp)
-    filled = np.zeros(batches, dtype=np.intp)
-    for group in _largest_first(sizes, rng):
-        owner[group] = _smallest(filled, 1, rng)[0]
-        filled[owner[group]] += sizes[group]
-    return owner
-
-
-def _largest_first(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Order of the groups by decreasing size, ties at random."""
-    return np.lexsort((rng.random(sizes.size), -sizes))
-
-
-def _smallest(sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Numbers of the `count` smallest batches, ties at random."""
-    return np.lexsort((rng.random(sizes.size), sizes))[:count]
-
-
-def _group_strata(groups: np.ndarray, strata: np.ndarray) -> np.ndarray:
-    """Stratum of each group, which all its rows must share."""
-    first_row = np.unique(groups, return_index=True)[1]
-    of_group = strata[first_row]
-    varying = np.unique(groups[of_group[groups] != strata])
-    if varying.size:
-        raise ValueError(
-            f"stratify must be constant within each group, but it varies in {varying.size} of "
-            f"{first_row.size} groups (the first has row {first_row[varying[0]]}). Stratify by "
-            "something that belongs to the group, or leave out groups or stratify."
-        )
-    return of_group
 
 
 def _members(owner: np.ndarray, batches: int) -> list[np.ndarray]:

@@ -20,10 +20,10 @@ class Bar:
         """Whether there is anything to see."""
         return self._shown is not None
 
-    def __call__(self) -> None:
-        """Move the bar by one."""
+    def __call__(self, steps: int = 1) -> None:
+        """Move the bar, by one step unless told."""
         if self._shown is not None:
-            self._shown.update()
+            self._shown.update(steps)
 
     def stage(self, text: str = "") -> str:
         """Say beside the description what is being done now, and return what was said before."""

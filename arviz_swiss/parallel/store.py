@@ -3,11 +3,11 @@
 import contextlib
 import datetime
 import errno
+import hashlib
 import json
 import numbers
 import os
 import sys
-import uuid
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +20,12 @@ import xarray as xr
 
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.temporaries import temporary_name
+from arviz_swiss.parallel import frames
 
 SETTINGS = "settings.json"
+# Bytes of an array that are hashed at once.
+BYTES_HASHED = 2**24
 # Attribute of a result that tells the run it is of.
 RUN = "swiss_result_of"
 
@@ -61,18 +65,41 @@ def _plain(data: Any) -> Any:
     if hasattr(data, "iloc"):
         columns = data.items() if data.ndim == 2 else [(data.name, data)]
         named = [[_plain(name), _plain_column(column)] for name, column in columns]
-        return ["table", named, _plain(data.index.to_numpy())]
+        return ["table", named, _plain(data.index)]
+    if frames.is_frame(data):
+        columns = zip(frames.column_names(data), frames.column_arrays(data), strict=True)
+        return ["table", [[_plain(name), _plain(column)] for name, column in columns]]
+    if isinstance(data, pd.RangeIndex):
+        return ["array", _digest(data)]
+    if isinstance(data, pd.Index):
+        return _plain(data.to_numpy())
     if hasattr(data, "__dask_graph__"):
         return _plain(np.asarray(data))
     if isinstance(data, np.ma.MaskedArray):
         return ["masked", _plain(np.ma.getmaskarray(data)), _plain(data.filled())]
     if isinstance(data, np.ndarray) and not data.dtype.hasobject:
-        return ["array", joblib.hash(np.ascontiguousarray(data))]
+        return ["array", _digest(data)]
     if isinstance(data, np.ndarray):
         return ["array of objects", list(data.shape), _plain_entries(data.ravel())]
     if isinstance(data, list | tuple):
         return [type(data).__name__, len(data), _plain_entries(data)]
     return ["object", joblib.hash(data)]
+
+
+def _digest(values: np.ndarray | pd.RangeIndex) -> str:
+    """Return a hash of an array's type, shape and values, a few rows of which are copied at once.
+
+    It is the same however the values lie in memory.
+    """
+    digest = hashlib.blake2b(repr((values.dtype, values.shape)).encode(), digest_size=16)
+    if not values.shape:
+        digest.update(np.ascontiguousarray(values).view(np.uint8).data)
+    elif values.size:
+        rows = max(BYTES_HASHED * len(values) // values.nbytes, 1)
+        for start in range(0, len(values), rows):
+            block = np.ascontiguousarray(values[start : start + rows])
+            digest.update(block.view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _plain_column(column: Any) -> Any:
@@ -271,7 +298,7 @@ def _path(folder: Path, label: str) -> Path:
 
 def _write_whole(path: Path, content: bytes | memoryview, replace: bool = True) -> None:
     """Write to a temporary name that no reader looks at, and rename once all is on the disk."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = temporary_name(path)
     try:
         _write_new(temporary, content)
         if replace:

@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from types import ModuleType
 
 import distributed
 import pytest
 
-from arviz_swiss.parallel.executors import Portable, own_threads, raise_if_abandoned, run
+from arviz_swiss.parallel import outcomes
+from arviz_swiss.parallel.executors import Lazy, Portable, own_threads, raise_if_abandoned, run
+from arviz_swiss.parallel.outcomes import ProcessEnded
 
 OFFSET = 10
 
@@ -60,14 +62,6 @@ class Strange(Exception):
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
-
-
-class Tasks(dict):
-    """Tasks that do something between one submission and the next."""
-
-    def __init__(self, items):
-        super().__init__({"b0": None, "b1": None})
-        self.items = items
 
 
 def test_every_executor_runs_closures_and_functions_of_this_module(executor):
@@ -128,12 +122,17 @@ def test_threads_shut_down_while_running():
         pool.shutdown(wait=False, cancel_futures=True)
         return "done"
 
-    def tasks():
-        yield "b0", Portable(first)
-        yield "b1", Portable(int)
-        submitted.set()
+    def last():
+        raise AssertionError("it was cancelled")
 
-    outcomes = dict(run(call, Tasks(tasks), pool))
+    def make(label):
+        if label == "b0":
+            return Portable(first)
+        # the first waits until this one, too, is in the pool's queue
+        threading.Timer(0.5, submitted.set).start()
+        return Portable(last)
+
+    outcomes = dict(run(call, Lazy(["b0", "b1"], make), pool))
     assert outcomes["b0"].result == "done"
     assert "shut down" in str(outcomes["b1"].error)
 
@@ -141,12 +140,12 @@ def test_threads_shut_down_while_running():
 def test_threads_shut_down_while_submitting():
     pool = ThreadPoolExecutor(1)
 
-    def tasks():
-        yield "b0", Portable(lambda: "done")
-        pool.shutdown(wait=False)
-        yield "b1", Portable(int)
+    def make(label):
+        if label == "b1":
+            pool.shutdown(wait=False)
+        return Portable(lambda: "done")
 
-    outcomes = dict(run(call, Tasks(tasks), pool))
+    outcomes = dict(run(call, Lazy(["b0", "b1"], make), pool))
     assert outcomes["b0"].result == "done"
     assert "batch b1 could not be submitted" in str(outcomes["b1"].error)
 
@@ -176,8 +175,8 @@ def test_a_worker_that_dies_is_an_outcome_and_what_is_done_is_kept(tmp_path):
     (tmp_path / "now").touch()
     label, outcome = next(outcomes)
     assert label == "b1"
-    assert isinstance(outcome.error, BrokenProcessPool)
-    assert "unexpectedly terminated" in str(outcome.error)
+    assert isinstance(outcome.error, ProcessEnded)
+    assert "SIGKILL" in outcome.error.__notes__[0]
 
 
 def test_stopping_early_ends_the_workers(tmp_path):
@@ -282,3 +281,9 @@ def is_running(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_thread_that_runs_while_another_imports_dask_is_on_no_worker(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", ModuleType("distributed"))
+    outcome = outcomes.call(Portable(len), Portable("abc"))
+    assert outcome == outcomes.Outcome(result=3)
