@@ -3,14 +3,13 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from arviz_swiss.checking.discrepancy import MEASURES, discrepancy
+from arviz_swiss.checking.discrepancy import MEASURES, discrepancy, distances_from
 from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.merge import merge
@@ -108,10 +107,12 @@ def compare_methods(
         if failed:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
             warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=2)
-    measured = partial(discrepancy, group=group, coords=coords)
+    elements: dict[str, Any] = {"group": group, "coords": coords}
     if reference is None:
-        return _between(merged, measure, measured).assign(seconds=pd.Series(seconds))
-    distances = {name: measured(posterior, reference) for name, posterior in merged.items()}
+        return _between(merged, measure, elements).assign(seconds=pd.Series(seconds))
+    distances = {
+        name: discrepancy(posterior, reference, **elements) for name, posterior in merged.items()
+    }
     columns: dict[str, Any] = {
         column: {name: float(distance[column]) for name, distance in distances.items()}
         for column in (*MEASURES, *(f"{name}_floor" for name in MEASURES))
@@ -145,13 +146,14 @@ def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[s
     return fractionated, {"kind": "fractionated", "powers": None}
 
 
-def _between(merged: Mapping[str, Any], measure: str, measured: Callable) -> pd.DataFrame:
+def _between(merged: Mapping[str, Any], measure: str, elements: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the distances of all pairs: of the one measure, and without noise floors."""
     names = list(merged)
     table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
     for position, name in enumerate(names):
-        for other in names[:position]:
-            # Neither is the truth: the method that was asked for first stands in for the reference.
-            distance = float(measured(merged[name], merged[other])[measure])
+        # Neither is the truth: the method that was asked for first stands in for the reference.
+        later = {other: merged[other] for other in names[position + 1 :]}
+        for other, distance in distances_from(merged[name], later, measure, **elements).items():
             table.loc[name, other] = table.loc[other, name] = distance
     return table
 

@@ -7,12 +7,12 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base import distances
+from arviz_swiss.base.convergence import mean_sizes
 from arviz_swiss.data import containers
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.layout import flatten
 from arviz_swiss.data.messages import brief
 from arviz_swiss.data.selection import select_names, selected
-from arviz_swiss.data.statistics import effective_size, kde
 
 MEASURES = {
     "mahalanobis": "distance between the means, in the reference's covariance",
@@ -98,8 +98,8 @@ def discrepancy(
         D_{Mah} &= \sqrt{(\mu_a - \mu_f)' V_f^{-1} (\mu_a - \mu_f)}, \\
         D_{IAD} &= \frac{1}{2 d} \sum_j \int |\pi_j^a - \pi_j^f|.
 
-    Densities are ArviZ's kernel estimates, both with the bandwidth that ArviZ chooses for the
-    reference. Directions in which the reference does not vary, as in a simplex, count in no
+    Densities are kernel estimates, both with the bandwidth that ArviZ chooses for the reference.
+    Directions in which the reference does not vary, as in a simplex, count in no
     distance.
 
     References
@@ -120,8 +120,7 @@ def discrepancy(
     >>> bool(az_swiss.discrepancy(shifted, full)["iad"] > 0.3)
     True
     """
-    first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
-    first, second = _varying(_checked(first), _checked(second))
+    first, second = comparable(merged, reference, var_names, filter_vars, group, coords)
     values, parts, floors, part_floors = _measure(first, second)
     along = {name: second.draws[name] for name in ("parameter", "variable")}
     data: dict[str, tuple] = {name: ((), values[name], MEASURES[name]) for name in MEASURES}
@@ -136,17 +135,53 @@ def discrepancy(
     return xr.Dataset(described, coords=along)
 
 
+def comparable(
+    merged: Any, reference: Any, var_names=None, filter_vars=None, group="posterior", coords=None
+) -> tuple[Sample, Sample]:
+    """Return the draws of both of what varies; refuse what no distance can be measured of."""
+    first, second = match_parameters(merged, reference, var_names, filter_vars, group, coords)
+    return _varying(_checked(first), _checked(second))
+
+
+def distances_from(
+    reference: Any, others: Mapping[str, Any], measure: str, **elements: Any
+) -> dict[str, float]:
+    """Return one measure of how far others are from a reference, without noise floors.
+
+    What a measure needs of the reference is computed once for all that vary in the same parameters.
+    """
+    prepare, compare = _ALONE[measure]
+    found, prepared = {}, {}
+    for name, posterior in others.items():
+        first, second = comparable(posterior, reference, **elements)
+        parameters = tuple(second.draws["parameter"].values)
+        if parameters not in prepared:
+            prepared[parameters] = prepare(second.rows)
+        found[name] = float(compare(first.rows, prepared[parameters]))
+    return found
+
+
+# What a measure needs of the reference, and how a sample is compared with that.
+_ALONE: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[np.ndarray, Any], Any]]] = {
+    "mahalanobis": (distances.whiten, distances.mahalanobis),
+    "skew": (distances.skewness, lambda x, known: np.abs(distances.skewness(x) - known).mean()),
+    "iad": (distances.densities, lambda x, known: distances.integrated_absolute(x, known).mean()),
+    "covariance_error": (distances.whiten, distances.covariance_error),
+    "wasserstein": (lambda y: y, lambda x, known: distances.wasserstein(x, known).mean()),
+}
+
+
 def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
     sample, reference = first.rows, second.rows
     whitening = distances.whiten(reference)
     rank = whitening.matrix.shape[1]
-    estimates = distances.densities(reference, kde)
-    noise = _sampling_variances(first, second, [estimate.bandwidth for estimate in estimates])
+    estimates = distances.densities(reference)
+    noise = _sampling_variances(first, second, np.array([each.bandwidth for each in estimates]))
     ratio = sample.std(axis=0, ddof=1) / whitening.spread
     parts = {
         "mahalanobis": np.abs(sample.mean(axis=0) - whitening.mean) / whitening.spread,
         "skew": np.abs(distances.skewness(sample) - distances.skewness(reference)),
-        "iad": distances.integrated_absolute(sample, estimates, kde),
+        "iad": distances.integrated_absolute(sample, estimates),
         "covariance_error": np.abs(ratio**2 - 1.0),
         "wasserstein": distances.wasserstein(sample, reference),
     }
@@ -154,13 +189,13 @@ def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
         "mahalanobis": distances.mahalanobis(sample, whitening),
         "covariance_error": distances.covariance_error(sample, whitening),
     }
-    standard = (reference - whitening.mean) / whitening.spread
+    squares = ((reference - whitening.mean) / whitening.spread) ** 2
     part_floors = {
         "mahalanobis": distances.HALF_NORMAL * np.sqrt(noise["mean"]),
         "skew": distances.skewness_floor(noise["skew"], reference),
         "iad": distances.integrated_absolute_floor(noise["density"], estimates),
         "covariance_error": distances.HALF_NORMAL
-        * np.sqrt(noise["square"] * np.maximum(np.mean(standard**4, axis=0) - 1.0, 0.0)),
+        * np.sqrt(noise["square"] * np.maximum(np.mean(squares * squares, axis=0) - 1.0, 0.0)),
         "wasserstein": distances.wasserstein_floor(noise["share"], reference),
     }
     size = len(reference)
@@ -174,18 +209,18 @@ def _measure(first: Sample, second: Sample) -> tuple[dict[str, Any], ...]:
 
 
 def _sampling_variances(
-    first: Sample, second: Sample, bandwidths: Sequence[float]
+    first: Sample, second: Sample, bandwidths: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return, by parameter, one over the effective sizes of both samples, for each statistic."""
-    places = np.quantile(second.rows, PROBES, axis=0).T
-    statistics: dict[str, Callable[[np.ndarray, int], list[np.ndarray]]] = {
-        "mean": lambda x, j: [x],
-        "square": lambda x, j: [(x - x.mean()) ** 2],
-        "skew": lambda x, j: [distances.skewness_influence(x.reshape(-1, 1)).reshape(x.shape)],
-        "density": lambda x, j: [
-            np.exp(-0.5 * ((x - place) / bandwidths[j]) ** 2) for place in places[j]
+    places = np.quantile(second.rows, PROBES, axis=0)
+    statistics: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
+        "mean": lambda x: [x],
+        "square": lambda x: [(x - x.mean(axis=(0, 1))) ** 2],
+        "skew": lambda x: [
+            distances.skewness_influence(x.reshape(-1, x.shape[-1])).reshape(x.shape)
         ],
-        "share": lambda x, j: [(x <= place).astype(float) for place in places[j]],
+        "density": lambda x: [np.exp(-0.5 * ((x - place) / bandwidths) ** 2) for place in places],
+        "share": lambda x: [(x <= place).astype(float) for place in places],
     }
     return {
         name: _inverse_size(first, series) + _inverse_size(second, series)
@@ -196,23 +231,20 @@ def _sampling_variances(
 def _inverse_size(sample: Sample, series: Callable) -> np.ndarray:
     """Return one over the effective size of a statistic's series, by parameter."""
     draws = sample.draws.values
-    chains, length, parameters = draws.shape
+    chains, length, _ = draws.shape
     some = np.linspace(0, chains - 1, min(chains, ESS_CHAINS)).astype(int)
-    seen = draws[some, :ESS_DRAWS]
-    rates = [
-        np.mean([1.0 / _rate(values) for values in series(np.ascontiguousarray(seen[..., j]), j)])
-        for j in range(parameters)
-    ]
-    return np.array(rates) / (chains * length)
+    rates = [1.0 / _rates(values) for values in series(draws[some, :ESS_DRAWS])]
+    return np.mean(rates, axis=0) / (chains * length)
 
 
-def _rate(series: np.ndarray) -> float:
-    """Return the effective size of a draw, within chains."""
-    if series.shape[1] < 4:
-        return 1.0
+def _rates(series: np.ndarray) -> np.ndarray:
+    """Return the effective size of a draw, within chains, of (chain, draw, parameter) draws."""
+    chains, length, parameters = series.shape
+    if length < 4:
+        return np.ones(parameters)
     # That chains differ is what is measured here, not sampling noise.
-    effective = effective_size(series - series.mean(axis=1, keepdims=True))
-    return effective / series.size if np.isfinite(effective) else 1.0
+    effective = mean_sizes(series - series.mean(axis=1, keepdims=True))
+    return np.where(np.isfinite(effective), effective / (chains * length), 1.0)
 
 
 def match_parameters(

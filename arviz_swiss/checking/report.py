@@ -24,7 +24,7 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.records import describe_pilot
+from arviz_swiss.merging.records import CERTIFIED, describe_pilot
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -68,11 +68,19 @@ class Report:
 
         by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
         posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
+    status : str or None
+        What `certify` said: "certified", "usable" or "not certified"; None if it was not asked.
     """
 
     verdict: str
     findings: tuple[Finding, ...]
     statistics: xr.Dataset = field(compare=False)
+    status: str | None = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something speaks against the merge, and no certificate for it."""
+        return bool(self.findings) and self.status != CERTIFIED
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"- {finding}" for finding in _shortened(self.findings))])
@@ -163,7 +171,8 @@ def judge(merged: Merged) -> Report:
         expected = describe_error(error)
         lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
     lines += [merged.refinement.describe(), *_of_run(merged), *_lacking(merged)]
-    return Report("\n".join(line for line in lines if line), findings, statistics)
+    status = None if merged.certificate is None else merged.certificate.verdict.status
+    return Report("\n".join(line for line in lines if line), findings, statistics, status)
 
 
 def check_report(report: Any, merged: Merged) -> Report:

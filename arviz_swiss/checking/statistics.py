@@ -1,5 +1,6 @@
 """What the batches' own draws tell about a merge: convergence, and shape."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,16 +9,17 @@ import xarray as xr
 from arviz_swiss.base import linalg
 from arviz_swiss.base.bias import skewness_error
 from arviz_swiss.base.distances import (
+    areas,
     densities,
     excess_kurtosis,
-    integrated_absolute,
     integrated_absolute_floor,
     skewness,
     valleys,
 )
-from arviz_swiss.base.effective import rhat_limits, sizes_within
+from arviz_swiss.base.effective import rhat_limits
+from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import schema
-from arviz_swiss.data.statistics import convergence, kde
+from arviz_swiss.data.statistics import convergence
 from arviz_swiss.merging.merged import Merged
 
 # Less does no harm to a merge, however certain.
@@ -29,6 +31,8 @@ FALSE_ALARM = 0.01
 FEW_EFFECTIVE, FEW_A_PARAMETER = 100, 5
 STUCK = 1e-3
 VALLEY = 0.3
+# In so many parts all parameters' draws are held, and the batches gone through.
+PASSES = 4
 
 DESCRIPTIONS = {
     "rhat": "rank-normalised split R-hat of the batch's own chains",
@@ -53,23 +57,20 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
     """Return the merge's diagnostics and, unless draws were newly made, what the draws tell."""
     if not merged.is_moved:
         return merged.diagnostics.copy()
-    before = [merged.before(position) for position in range(len(merged.labels))]
-    rows = [draws.reshape(-1, draws.shape[-1]) for draws in before]
-    powers = merged.maps["power"].values
-    values: dict[str, Any] = _convergence(before) | {
-        "width": widths(merged.maps),
-        "skewness": np.array([skewness(matrix) for matrix in rows]),
-        "least": np.array([matrix.min(axis=0) for matrix in rows]),
-        "greatest": np.array([matrix.max(axis=0) for matrix in rows]),
-        "kurtosis": np.array([excess_kurtosis(matrix) for matrix in rows]),
-        "valley": np.array([valleys(matrix, kde) for matrix in rows]),
-        "skewness_error": skewness_error(rows, merged.batch_moments, merged.pooled, powers),
+    positions = range(len(merged.labels))
+    by_batch = [_of_batch(merged.before(position), len(positions)) for position in positions]
+    values: dict[str, Any] = {
+        name: np.array([batch[name] for batch in by_batch]) for name in by_batch[0]
     }
-    values["shape"], values["shape_noise"] = _shape(_with_pooled_moments(rows, merged), values)
+    values["width"] = widths(merged.maps)
+    rows = (merged.before(position).reshape(-1, merged.free.size) for position in positions)
+    powers = merged.maps["power"].values
+    values["skewness_error"] = skewness_error(rows, merged.batch_moments, merged.pooled, powers)
+    values["shape"], values["shape_noise"] = _shape(merged, values)
     stats = merged.groups.get(schema.SAMPLE_STATS, {})
     if "diverging" in stats:
         counts = stats["diverging"].sum("draw").values
-        values["divergences"] = np.array([counts[merged.owners == b].sum() for b in merged.labels])
+        values["divergences"] = np.array([counts[merged.chains_of(b)].sum() for b in positions])
     dims = ((), ("batch",), ("batch", "parameter"))
     return merged.diagnostics.assign(
         {
@@ -79,21 +80,25 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
     )
 
 
-def _convergence(batches: list[np.ndarray]) -> dict[str, np.ndarray]:
-    columns = (np.ascontiguousarray(np.moveaxis(draws, -1, 0)) for draws in batches)
-    values = np.array([[convergence(column) for column in batch] for batch in columns])
-    chance = FALSE_ALARM / values[..., 0].size
-    needed = needed_effective(values.shape[1])
-    within = np.array([sizes_within(draws) for draws in batches])
-    limits = [
-        rhat_limits(draws.shape[0], draws.shape[1], sizes, chance, needed)
-        for draws, sizes in zip(batches, within, strict=True)
-    ]
-    names = ("rhat", "ess_bulk", "ess_tail")
+def _of_batch(draws: np.ndarray, batches: int) -> dict[str, np.ndarray]:
+    """Return the statistics of one of so many batches, by its (chain, draw, parameter) draws."""
+    chains, length, parameters = draws.shape
+    rows = draws.reshape(-1, parameters)
+    rhat, bulk, tail, within, ordered = convergence(draws)
+    chance = FALSE_ALARM / (batches * parameters)
+    limits = rhat_limits(chains, length, within, chance, needed_effective(parameters))
     return {
-        **dict(zip(names, np.moveaxis(values, -1, 0), strict=True)),
+        "rhat": rhat,
+        "ess_bulk": bulk,
+        "ess_tail": tail,
         "rhat_limit": np.fmax(RHAT, limits),
         "ess_within": within,
+        "skewness": skewness(rows),
+        # copies, lest all draws be kept for them
+        "least": ordered[:, 0].copy(),
+        "greatest": ordered[:, -1].copy(),
+        "kurtosis": excess_kurtosis(rows),
+        "valley": valleys(ordered),
     }
 
 
@@ -110,40 +115,58 @@ def widths(maps: xr.Dataset) -> np.ndarray:
     return spread / np.median(spread, axis=0)
 
 
-def _with_pooled_moments(rows: list[np.ndarray], merged: Merged) -> list[np.ndarray]:
-    """Return the batches' own draws, brought to the pooled mean and covariance by SwISS."""
-    pooled, moved = merged.pooled, []
-    for matrix, moments in zip(rows, merged.batch_moments, strict=True):
-        spectrum = linalg.spectrum(pooled.factor, moments.covariance)
-        scale = linalg.principal_map(pooled.factor, spectrum)
-        moved.append((matrix - moments.mean) @ scale.T + pooled.mean)
-    return moved
-
-
-def _shape(rows: list[np.ndarray], values: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _shape(merged: Merged, values: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Return every batch's distance from the pooled others, and its noise.
 
     With one grid and bandwidth for all, ``own - others = (own - all) n / (n - n_b)``: the density
     of the others need not be estimated for each batch.
     """
-    sizes = np.array([len(matrix) for matrix in rows])
+    sizes = np.array([merged.chains_of(b).size for b in range(len(merged.labels))])
+    sizes *= merged.sizes[1]
     effective = np.fmin(values["ess_bulk"], sizes[:, None])
     odd = values["rhat"] > values["rhat_limit"]
     odd |= (values["width"] < STUCK) | (values["valley"] > VALLEY)
     among = np.asarray(~odd.any(axis=1))
-    if 2 * among.sum() < len(rows) or among.sum() < 2:
+    if 2 * among.sum() < len(sizes) or among.sum() < 2:
         among[:] = True
+    shape, noise = np.full((2, *effective.shape), np.nan)
     if among.sum() < 2:
-        nothing = np.full(effective.shape, np.nan)
-        return nothing, nothing
-    pooled = densities(np.concatenate([rows[b] for b in np.flatnonzero(among)]), kde)
-    total = sizes[among].sum()
-    shape, noise = np.empty_like(effective), np.empty_like(effective)
-    for position, matrix in enumerate(rows):
-        inside = sizes[position] if among[position] else 0
-        others = effective[among].sum(axis=0) - (effective[position] if inside else 0.0)
-        distance = integrated_absolute(matrix, pooled, kde)
-        shape[position] = np.minimum(1.0, distance * total / (total - inside))
-        variance = 1.0 / effective[position] + 1.0 / others
-        noise[position] = np.minimum(1.0, integrated_absolute_floor(variance, pooled))
+        return shape, noise
+    counted = np.where(among, sizes, 0)
+    others = effective[among].sum(axis=0) - np.where(among[:, None], effective, 0.0)
+    variance = 1.0 / effective + 1.0 / others
+    rows_among = np.repeat(among, sizes)
+    for at, column in _columns(merged, sizes):
+        (pooled,) = densities((column if among.all() else column[rows_among])[:, None])
+        distance = areas(column, pooled, sizes) * counted.sum() / (counted.sum() - counted)
+        shape[:, at] = np.minimum(1.0, distance)
+        noise[:, at] = np.minimum(1.0, integrated_absolute_floor(variance[:, at], [pooled]))
     return shape, noise
+
+
+def _columns(merged: Merged, sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Give all batches' draws of one parameter after another, end to end, in one place and size.
+
+    Their own draws are brought to the pooled mean and covariance by SwISS. Only a part of all
+    parameters is held at once, and overwritten by the next.
+    """
+    maps = [_to_pooled(merged, position) for position in range(len(sizes))]
+    stops = np.cumsum(sizes)
+    blocks = np.array_split(np.arange(merged.free.size), PASSES)
+    held = np.empty((blocks[0].size, sizes.sum()))
+    for block in blocks:
+        columns = held[: block.size]
+        for position, (scale, source, target) in enumerate(maps):
+            rows = merged.after(position).reshape(-1, merged.free.size)
+            own = slice(stops[position] - sizes[position], stops[position])
+            columns[:, own] = scale[block] @ (rows - source).T + target[block, None]
+        yield from zip(block.tolist(), columns, strict=True)
+
+
+def _to_pooled(merged: Merged, position: int) -> AffineMap:
+    """Return the map of a batch's present draws, by way of where they were, to pooled moments."""
+    pooled, moments = merged.pooled, merged.batch_moments[position]
+    spectrum = linalg.spectrum(pooled.factor, moments.covariance)
+    scale = linalg.principal_map(pooled.factor, spectrum)
+    swiss = AffineMap(scale, moments.mean, pooled.mean)
+    return linalg.compose(merged.inverse_of(position), swiss)

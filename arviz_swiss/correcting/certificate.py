@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from arviz_swiss.base import weights
 from arviz_swiss.base.effective import effective_sizes
+from arviz_swiss.correcting.evaluation import Moved
 from arviz_swiss.correcting.full_posterior import LogDensities
 from arviz_swiss.correcting.pilot import PilotDraws, weigh_pilot
 from arviz_swiss.correcting.provenance import DOUBT_REMEDY, Own, Provenance, edges, examine
@@ -36,16 +37,19 @@ NEARLY_ALL, ALL = 0.9, 0.999
 
 
 class Thinned(NamedTuple):
-    """Some draws of every chain, as (rows, parameters).
+    """Some draws of chains, as (rows, parameters).
 
-    `draws` are their positions, `owners` the position of each row's batch, `original` all rows
-    moved back by the inverse of each batch's map.
+    `chains` and `draws` are their positions, `owners` the position of each row's batch; `original`
+    are, by the label of each batch that has any, all rows to be moved back by the inverse of its
+    map. `own` are the draws at the same positions of every chain of a batch, moved back.
     """
 
+    chains: np.ndarray
     draws: np.ndarray
     owners: np.ndarray
     merged: np.ndarray
-    original: dict[str, np.ndarray]
+    original: dict[str, Moved]
+    own: dict[str, np.ndarray]
 
 
 class Weighed(NamedTuple):
@@ -144,7 +148,7 @@ def _columns(
     """Return the dimensions and values of the certificate's variables."""
     flat = _flat(opened, thinned)
     shifts = _shifts(flat.values.reshape(-1, flat.sizes["parameter"]), weighed.log_weights)
-    shape, change = (opened.sizes[0], thinned.draws.size), evidence.change
+    shape, change = (thinned.chains.size, thinned.draws.size), evidence.change
     return {
         "log_weight": (containers.SAMPLE_DIMS, weighed.log_weights.reshape(shape)),
         "log_ratio": (containers.SAMPLE_DIMS, weighed.ratios.reshape(shape)),
@@ -165,12 +169,16 @@ def _columns(
 
 def _flat(opened: Merged, thinned: Thinned) -> xr.DataArray:
     """Return the draws that were weighed on their own scale, flattened along `parameter`."""
-    return flatten(opened.draws.isel(draw=thinned.draws)[opened.layout.names])
+    return flatten(_picked(opened, thinned)[opened.layout.names])
+
+
+def _picked(opened: Merged, thinned: Thinned) -> xr.Dataset:
+    return opened.draws.isel(chain=thinned.chains, draw=thinned.draws)
 
 
 def _dataset(opened: Merged, thinned: Thinned, columns: dict[str, tuple[Any, Any]]) -> xr.Dataset:
     """Return the variables of the certificate, each with its meaning."""
-    picked = opened.draws.isel(draw=thinned.draws)
+    picked = _picked(opened, thinned)
     meanings = schema.VARIABLES[schema.CERTIFICATE]
     coords: dict[str, Any] = {name: picked[name].variable for name in ("chain", "draw", "batch")}
     coords["batch_label"] = np.array(opened.labels)
@@ -198,18 +206,19 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
 
 
 def _weigh(thinned: Thinned, logs: LogDensities) -> Weighed:
-    mixture = weights.mixture_of(logs.batches, thinned.owners)
+    present, sources = np.unique(thinned.owners, return_inverse=True)
+    mixture = weights.mixture_of(logs.sources, sources)
     ratios = logs.full - mixture.log_density
     if np.isfinite(ratios).any():
         ratios -= logsumexp(ratios) - np.log(ratios.size)
     # of each batch's own draws: elsewhere both may be minus infinity
-    by_batch = [
-        batch_khat(logs.full[thinned.owners == at] - own[thinned.owners == at])
-        for at, own in enumerate(logs.batches)
-    ]
+    by_batch = np.full(len(thinned.own), np.nan)
+    for at, own in enumerate(logs.sources):
+        mine = sources == at
+        by_batch[present[at]] = batch_khat(logs.full[mine] - own[mine])
     log_weights, khat = statistics.pareto_smoothed(ratios)
     error = weights.mixture_error(mixture, np.exp(log_weights))
-    return Weighed(ratios, log_weights, khat, np.array(by_batch), error)
+    return Weighed(ratios, log_weights, khat, by_batch, error)
 
 
 def batch_khat(log_ratios: np.ndarray) -> float:
@@ -221,8 +230,9 @@ def batch_khat(log_ratios: np.ndarray) -> float:
 def _edges(opened: Merged, thinned: Thinned, logs: LogDensities) -> np.ndarray:
     """Return which parameters have an edge that draws were moved over."""
     by_batch = [
-        edges(thinned.original[label], own)
-        for label, own in zip(opened.labels, logs.batches, strict=True)
+        edges(moved.array(), own)
+        for moved, own in zip(thinned.original.values(), logs.sources, strict=True)
+        if not np.isfinite(own).all()
     ]
     return np.any([edges(thinned.merged, logs.full), *by_batch], axis=0)
 
@@ -230,19 +240,12 @@ def _edges(opened: Merged, thinned: Thinned, logs: LogDensities) -> np.ndarray:
 def _provenance(
     opened: Merged, thinned: Thinned, logs: LogDensities, edge: np.ndarray
 ) -> Provenance:
-    batches = []
+    batches, covariances = [], opened.maps["covariance"].values
     for position, label in enumerate(opened.labels):
-        original = thinned.original[label]
-        mine = thinned.owners == position
-        shape = (-1, thinned.draws.size, original.shape[1])
-        batches.append(
-            Own(
-                label,
-                original[mine].reshape(shape),
-                logs.scores[position].reshape(shape),
-                opened.maps["covariance"].isel(batch=position).values,
-            )
-        )
+        own = thinned.own[label]
+        shape = (-1, thinned.draws.size, own.shape[1])
+        scores = logs.scores[position].reshape(shape)
+        batches.append(Own(label, own.reshape(shape), scores, covariances[position]))
     return examine(batches, ~edge)
 
 

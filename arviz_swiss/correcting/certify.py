@@ -10,19 +10,20 @@ import xarray as xr
 from arviz_swiss.base import weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.correcting.batch_model import BatchModel, is_modelled
+from arviz_swiss.correcting.batch_model import opened as here
 from arviz_swiss.correcting.belonging import check_all_there
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.correcting.certify_local import certify_tilted
 from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities, space_for_models
-from arviz_swiss.correcting.evaluation import evaluating
+from arviz_swiss.correcting.evaluation import Evaluate, Moved, evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
-from arviz_swiss.correcting.pilot import draw_pilot
+from arviz_swiss.correcting.pilot import PilotDraws, draw_pilot
 from arviz_swiss.correcting.refine_local import local_axes, only_models
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import read_certificate
 from arviz_swiss.parallel.progress import progress
@@ -39,6 +40,7 @@ def certify(
     data: Any = None,
     groups: Any = None,
     stratify: Any = None,
+    folder: str | PathLike | None = None,
     draws: int | None = None,
     executor: Any = None,
     random_seed: int | np.random.Generator | None = None,
@@ -59,11 +61,12 @@ def certify(
         One a batch, as `refine` takes them: merged draws are weighed by what each batch was sampled
         from, which a density of all the data does not tell. Where batches have variables of their
         own, the PyMC model of each.
-    build, data, groups, stratify : optional
+    build, data, groups, stratify, folder : optional
         Instead of `densities`, as in `refine`.
     draws : int, optional
-        About how many merged draws to weigh, spread evenly over all chains; by default 1000, or
-        300 where batches have variables of their own, over which each weight is an integral.
+        About how many merged draws to weigh, spread evenly over all chains, or over as many chains
+        where there are more; by default 1000, or 300 where batches have variables of their own,
+        over which each weight is an integral, and at least one of every chain there.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         As in `refine`.
     random_seed : int or Generator, optional
@@ -183,13 +186,24 @@ def certify(
     )
     if draws is not None:
         check_count("draws", draws, FEWEST)
-    matched = batch_densities(opened, Source(densities, build, data, groups, stratify))
     rng = generator(random_seed)
-    options = {"executor": executor, "rng": rng, "progressbar": progressbar}
-    if opened.attrs.get(schema.LOCAL):
-        certificate = _certify_local(opened, matched, draws or LOCAL_DRAWS, **options)
-    else:
-        certificate = _certify_shared(opened, matched, draws or DRAWS, **options)
+    is_local = bool(opened.attrs.get(schema.LOCAL))
+    draws = draws or (LOCAL_DRAWS if is_local else DRAWS)
+    with Source(densities, build, data, groups, stratify, folder).reading(
+        opened, progressbar
+    ) as source:
+        matched = batch_densities(opened, source)
+        space = _joint_space(opened, matched) if is_local else space_for_models(opened)
+        thinned = _thin(opened, draws, rng, every_chain=is_local)
+        with (
+            progress(len(matched), "Certifying", progressbar) as bar,
+            evaluating(matched, space, executor, bar) as evaluate,
+        ):
+            if is_local:
+                certificate = certify_tilted(opened, evaluate, thinned, rng)
+            else:
+                pilot = draw_pilot(opened, draws, rng)
+                certificate = _certify_shared(opened, matched, evaluate, thinned, pilot, rng)
     result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
     record = read_certificate(result)
     if record is not None and not record.is_certified:
@@ -200,73 +214,63 @@ def certify(
 def _certify_shared(
     opened: Merged,
     matched: Mapping[str, Any],
-    draws: int,
-    *,
-    executor: Any,
+    evaluate: Evaluate,
+    thinned: Thinned,
+    pilot: PilotDraws,
     rng: np.random.Generator,
-    progressbar: bool,
 ) -> xr.Dataset:
     """Return the certificate of a merge by the batches' densities."""
-    thinned = _thin(opened, draws, rng)
     both = (opened.maps[name].values.tolist() for name in ("power", "prior_power"))
     powers = dict(zip(opened.labels, zip(*both, strict=True), strict=True))
     _check_potentials(matched, powers)
-    pilot = draw_pilot(opened, draws, rng)
-    with (
-        progress(len(matched), "Certifying", progressbar) as advance,
-        evaluating(matched, space_for_models(opened), executor, advance) as evaluate,
-    ):
-        logs = log_densities(
-            evaluate,
-            opened.labels,
-            thinned.merged,
-            thinned.original,
-            thinned.owners,
-            powers,
-            beside=pilot.points,
-        )
-    _check_own(opened.labels, logs.batches, thinned.owners)
+    logs = log_densities(
+        evaluate,
+        opened.labels,
+        thinned.merged,
+        thinned.original,
+        thinned.own,
+        powers,
+        beside=pilot.points,
+    )
+    _check_own(opened.labels, logs.sources, thinned.owners)
     return build_certificate(opened, thinned, logs, pilot, rng)
 
 
-def _certify_local(
-    opened: Merged,
-    matched: Mapping[str, Any],
-    draws: int,
-    *,
-    executor: Any,
-    rng: np.random.Generator,
-    progressbar: bool,
-) -> xr.Dataset:
-    """Return the certificate of a merge whose batches have variables of their own."""
+def _joint_space(opened: Merged, densities: Mapping[str, Any]) -> JointSpace:
+    """Return what models must know of shared and local variables; refuse what was not refined."""
     if opened.kind != TILTED or schema.SITES not in opened.groups:
         raise ValueError(
             f"the batches have variables of their own ({opened.attrs[schema.LOCAL]}), and what "
             "they say of the shared ones by themselves is far from the full posterior. Refine the "
             "merge first: refine(merged, models)."
         )
-    models = only_models(opened, matched)
-    first = next(iter(models.values()))
-    space = JointSpace(tuple(opened.parameters.tolist()), local_axes(opened, first))
-    thinned = _thin(opened, draws, rng)
-    with (
-        progress(len(models), "Certifying", progressbar) as bar,
-        evaluating(models, space, executor, bar) as evaluate,
-    ):
-        return certify_tilted(opened, evaluate, thinned, rng)
+    first = here(next(iter(only_models(opened, densities).values())))
+    return JointSpace(tuple(opened.parameters.tolist()), local_axes(opened, first))
 
 
-def _thin(opened: Merged, draws: int, rng: np.random.Generator) -> Thinned:
-    """Choose the same draws of every chain, and move them back to where they came from."""
-    chains, length = opened.sizes
-    positions = weights.spread_evenly(length, -(-draws // chains), rng)
-    merged = opened.rows(slice(None), positions)
-    places, original = np.empty(chains, dtype=int), {}
+def _thin(opened: Merged, draws: int, rng: np.random.Generator, every_chain: bool) -> Thinned:
+    """Choose the same draws of every chain, and the maps back to where they came from.
+
+    Every batch's density is evaluated at every draw. Of more chains than draws are wanted, only so
+    many have any, unless each batch needs some: else the cost would grow as the batches' square.
+    """
+    count, length = opened.sizes
+    positions = weights.spread_evenly(length, -(-draws // count), rng)
+    chains = np.arange(count)
+    if count > draws and not every_chain:
+        chains = weights.spread_evenly(count, draws, rng)
+    merged = opened.rows(chains[:, None], positions)
+    places, original, own = np.empty(count, dtype=int), {}, {}
+    weighed = np.zeros(count, dtype=bool)
+    weighed[chains] = True
     for position, label in enumerate(opened.labels):
-        places[opened.chains_of(position)] = position
-        back = opened.inverse_of(position)
-        original[label] = (merged - back.source) @ back.scale.T + back.target
-    return Thinned(positions, np.repeat(places, positions.size), merged, original)
+        mine, back = opened.chains_of(position), opened.inverse_of(position)
+        places[mine] = position
+        own[label] = Moved(opened.rows(mine[:, None], positions), back).array()
+        if weighed[mine].any():
+            original[label] = Moved(merged, back)
+    owners = np.repeat(places[chains], positions.size)
+    return Thinned(chains, positions, owners, merged, original, own)
 
 
 def _check_potentials(
@@ -274,19 +278,24 @@ def _check_potentials(
 ) -> None:
     """Refuse PyMC models with Potentials, which count with the prior, if that was tempered."""
     for label, density in densities.items():
-        if is_model(density) and density.potentials and powers[label][1] != 1:
+        if powers[label][1] == 1 or not is_modelled(density):
+            continue
+        density = here(density)
+        if density.potentials:
             names = ", ".join(potential.name for potential in density.potentials)
             raise ValueError(
                 f'batch "{label}": Potentials {names} count with the prior, which was raised to '
                 f"the power {powers[label][1]:.4g}, and they were not. What the batch was sampled "
                 "from is not known, so the merge cannot be certified. Write them as variables."
             )
+        if isinstance(densities[label], BatchModel):
+            return  # one build makes them all
 
 
-def _check_own(labels: Sequence[str], batches: np.ndarray, owners: np.ndarray) -> None:
-    for position, label in enumerate(labels):
-        if not np.isfinite(batches[position, owners == position]).all():
+def _check_own(labels: Sequence[str], sources: np.ndarray, owners: np.ndarray) -> None:
+    for source, position in enumerate(np.unique(owners)):
+        if not np.isfinite(sources[source, owners == position]).all():
             raise ValueError(
-                f'batch "{label}": some of its own draws have no density. The density given is not '
-                "the one that the batch was sampled from."
+                f'batch "{labels[position]}": some of its own draws have no density. The density '
+                "given is not the one that the batch was sampled from."
             )

@@ -1,14 +1,21 @@
 """Weights of a merge whose batches have variables of their own, these integrated out by group."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
 from arviz_swiss.base.linalg import cholesky
-from arviz_swiss.correcting.certificate import Thinned, Weighed, batch_khat, write_certificate
+from arviz_swiss.correcting.certificate import (
+    NOTABLE,
+    Thinned,
+    Weighed,
+    batch_khat,
+    write_certificate,
+)
 from arviz_swiss.correcting.evaluation import Evaluate
+from arviz_swiss.correcting.lines import Reach, doubtful_parameters, points_along, reach_along
 from arviz_swiss.correcting.marginal import Marginalise, Marginals
 from arviz_swiss.correcting.provenance import Provenance
 from arviz_swiss.data import schema
@@ -33,11 +40,14 @@ def certify_tilted(
     """
     factor = cholesky(opened.pooled.covariance)
     seed = int(rng.integers(2**31))
+    sites = opened.groups[schema.SITES]
+    doubtful = doubtful_parameters(sites)
+    beyond = points_along(opened.pooled, doubtful)
     requests = {
         label: [
             Marginalise(
-                thinned.merged,
-                thinned.original[label][thinned.owners == at],
+                np.concatenate([thinned.merged, beyond]),
+                thinned.own[label],
                 opened.pooled.mean,
                 factor,
                 seed + at,
@@ -45,7 +55,11 @@ def certify_tilted(
         ]
         for at, label in enumerate(opened.labels)
     }
-    answers = {label: answer for label, (answer,) in evaluate(requests).items()}
+    all_answers = {label: answer for label, (answer,) in evaluate(requests).items()}
+    count = len(thinned.merged)
+    answers = {label: answer.at(slice(count)) for label, answer in all_answers.items()}
+    lines = _log_full({k: answer.at(slice(count, None)) for k, answer in all_answers.items()})
+    reaches = reach_along(opened.parameters[doubtful].tolist(), *lines)
     tilted = {
         label: _log_tilted(opened, thinned, at, answers[label])
         for at, label in enumerate(opened.labels)
@@ -63,15 +77,15 @@ def certify_tilted(
         Provenance(nothing, nothing, _doubt(opened, thinned, answers, tilted)),
         beside,
         rng,
-        skewed=skewed_parameters(opened.groups[schema.SITES]),
+        skewed=skewed_parameters(sites),
     )
-    return _limited(certificate)
+    return _limited(_doubting_reach(certificate, reaches))
 
 
 def _log_tilted(opened: Merged, thinned: Thinned, position: int, answer: Marginals) -> np.ndarray:
     """Return the log density of a batch's tilted distribution at its own draws."""
     label = opened.labels[position]
-    own = thinned.original[label][thinned.owners == position]
+    own = thinned.own[label]
     share = 1 / float(opened.maps["power"][position])
     values = answer.own.values + share * answer.own_prior + _log_cavity(opened, position, own)
     if not np.isfinite(values).all():
@@ -89,9 +103,8 @@ def _weigh(
     tilted: Mapping[str, np.ndarray],
 ) -> tuple[Weighed, float]:
     """Return the weights, and the noise that the integrals leave in their logs."""
-    first = answers[opened.labels[0]]
-    full = first.merged_prior + sum(answer.merged.values for answer in answers.values())
-    variance = np.sum([answer.merged.noise**2 for answer in answers.values()], axis=0)
+    full, full_noise = _log_full(answers)
+    variance = full_noise**2
     ratios, khats = np.empty(len(full)), []
     for at, label in enumerate(opened.labels):
         mine, answer = thinned.owners == at, answers[label]
@@ -105,6 +118,14 @@ def _weigh(
     known = variance[np.isfinite(variance)]
     noise = float(np.sqrt(known.mean())) if known.size else np.inf
     return Weighed(ratios, log_weights, khat, np.array(khats), 0.0), noise
+
+
+def _log_full(answers: Mapping[str, Marginals]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log density of the full posterior of shared parameters, and its noise."""
+    every = list(answers.values())
+    values = every[0].merged_prior + np.sum([answer.merged.values for answer in every], axis=0)
+    noise = np.sqrt(np.sum([answer.merged.noise**2 for answer in every], axis=0))
+    return values, noise
 
 
 def _log_cavity(opened: Merged, position: int, points: np.ndarray) -> np.ndarray:
@@ -132,12 +153,41 @@ def _doubt(
         if not np.allclose(answer.merged_prior, expected, rtol=1e-6, atol=1e-6):
             return f'the prior of batch "{label}" differs from that of batch "{first}"'
         batch = opened.maps.isel(batch=at)
-        away = thinned.original[label][thinned.owners == at] - batch["mean"].values
+        away = thinned.own[label] - batch["mean"].values
         white = np.linalg.solve(cholesky(batch["covariance"].values), away.T)
         ratios = tilted[label] + np.sum(white**2, axis=0) / 2
         if ratios.var() > MOST_UNLIKE:
             return f'the draws of batch "{label}" are not from the density given for it'
     return ""
+
+
+def _doubting_reach(certificate: xr.Dataset, reaches: Sequence[Reach]) -> xr.Dataset:
+    """Certify nothing that reaches further than its draws, where weights cannot see it."""
+    # not "beyond", so that what is not known does not pass
+    far = [r for r in reaches if not max(abs(r.shift), abs(r.stretch)) <= NOTABLE]
+    if not far or certificate.attrs["status"] == NOT_CERTIFIED:
+        return certificate
+    unknown = [reach.parameter for reach in far if np.isnan(reach.shift)]
+    if unknown:
+        return certificate.assign_attrs(
+            Verdict(
+                NOT_CERTIFIED,
+                f"the posterior of {', '.join(unknown)} may be skewed, and integrals over the "
+                "variables of groups are not known well enough to tell",
+                "write these variables so that they are nearer to normal given the shared ones",
+            )._asdict()
+        )
+    worst = max(far, key=lambda reach: max(abs(reach.shift), abs(reach.stretch)))
+    names = ", ".join(reach.parameter for reach in far)
+    verdict = Verdict(
+        NOT_CERTIFIED,
+        f"the posterior of {names} is far from Gaussian where it is merged: along "
+        f"{worst.parameter} its mean is {abs(worst.shift):.2g} sds off and its sd "
+        f"{abs(worst.stretch):.0%}, as where a scale may be zero",
+        "trust the other parameters, and of these no more than their rough place; use fewer and "
+        "larger batches, or sample all rows at once",
+    )
+    return certificate.assign_attrs(verdict._asdict())
 
 
 def _limited(certificate: xr.Dataset) -> xr.Dataset:

@@ -5,11 +5,13 @@ A density is a plain PyMC model (not a tempered one), or any object with the met
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from arviz_swiss.correcting.batch_model import BatchModel, following
 from arviz_swiss.correcting.belonging import advice, check_rows, check_union
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS
@@ -17,10 +19,12 @@ from arviz_swiss.data.layout import Layout, layout_of
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.labels import by_batch, named
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.models import is_model, plain_model, with_transforms
+from arviz_swiss.merging.models import is_model, plain_model
 from arviz_swiss.parallel.division import divide_again
 from arviz_swiss.parallel.levels import share_recorded
 from arviz_swiss.parallel.partition import take
+from arviz_swiss.parallel.splitting import is_split
+from arviz_swiss.parallel.tables import Table, opened_table
 
 METHODS = ("log_prior", "log_likelihood", "grad_log_prior", "grad_log_likelihood")
 # The label of a density that is given alone.
@@ -115,6 +119,22 @@ class Source(NamedTuple):
     data: Any = None
     groups: Any = None
     stratify: Any = None
+    folder: Any = None
+
+    @contextmanager
+    def reading(self, opened: Merged, show: bool = False) -> Iterator["Source"]:
+        """Give the source with rows that are read from files where they were divided before.
+
+        Where that folder is no more, and none is given, they are divided again, into a temporary
+        one.
+        """
+        if self.data is None:
+            yield self
+            return
+        recorded = opened.attrs.get(schema.ROWS)
+        folder = self.folder or (recorded if recorded and is_split(recorded) else None)
+        with opened_table(self.data, folder, show) as data:
+            yield self._replace(data=data)
 
     @property
     def is_built(self) -> bool:
@@ -194,9 +214,7 @@ def _as_merged(densities: Mapping[str, Any], opened: Merged) -> dict[str, Any]:
     """Return the densities, PyMC models on the real lines that the merge records."""
     described = opened.attrs.get(schema.TRANSFORMS, "{}")
     return {
-        label: with_transforms(density, described, f'density "{label}"')
-        if is_model(density)
-        else density
+        label: following(density, described, f'density "{label}"')
         for label, density in densities.items()
     }
 
@@ -231,6 +249,8 @@ def _built(opened: Merged, source: Source) -> list[Any]:
         data, opened.attrs, len(labels), groups=source.groups, stratify=source.stratify
     )
     rows = dict(zip(sampled, indices, strict=True))
+    if isinstance(data, Table):
+        return [BatchModel(source.build, rows[label], label) for label in labels]
     return [_build_batch(source.build, take(data, rows[label]), label) for label in labels]
 
 
@@ -244,6 +264,8 @@ def _build_batch(build: Callable[[Any], Any], data: Any, label: str) -> Any:
 
 def _usable(density: Any, place: str, kind: str) -> Any:
     """Return a PyMC model, or an object with all methods; refuse anything else."""
+    if isinstance(density, BatchModel):
+        return density
     density = plain_model(density, place)
     if is_model(density):
         return density

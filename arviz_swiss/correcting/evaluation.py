@@ -5,14 +5,16 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from arviz_swiss.base.linalg import AffineMap
+from arviz_swiss.correcting.batch_model import BatchModel, is_modelled, opened
 from arviz_swiss.correcting.densities import JointSpace, MergeSpace
-from arviz_swiss.merging.models import is_model, model_density, observed_values
+from arviz_swiss.merging.models import free_models, model_bytes, model_density, observed_values
 from arviz_swiss.parallel.progress import Bar
 
 # A model of n values makes several (points, n) arrays: few enough for the cache, but so many that
@@ -20,12 +22,25 @@ from arviz_swiss.parallel.progress import Bar
 VALUES_AT_ONCE = 10**6
 # Of a density whose size is not known.
 POINTS_AT_ONCE = 100
+# Of the data of models that were built from files: others are built again when they are asked for.
+BYTES_KEPT = 2**26
 # Beside the bar: until functions are made of the models' graphs.
 READING = "reading the models"
 OUTSIDE = (
     "A parameter outside its support is the usual cause: merge it in unconstrained space, with "
     "transforms= or model=."
 )
+
+
+class Moved(NamedTuple):
+    """Points that are moved by a map only when they are wanted, so that few are held at once."""
+
+    points: np.ndarray
+    by: AffineMap
+
+    def array(self) -> np.ndarray:
+        """Return the points where they were moved to."""
+        return (self.points - self.by.source) @ self.by.scale.T + self.by.target
 
 
 class Request(NamedTuple):
@@ -35,7 +50,7 @@ class Request(NamedTuple):
     """
 
     method: str
-    points: np.ndarray
+    points: np.ndarray | Moved
     anywhere: bool = False
 
     def answer(self, kept: "Kept", label: str) -> np.ndarray:
@@ -64,10 +79,14 @@ class EvaluationFailed(RuntimeError):
 
 
 class Kept(NamedTuple):
-    """A density that this process has, and at how many points it is evaluated at once."""
+    """A density that this process has, and at how many points it is evaluated at once.
+
+    `bytes` are those of the data that were read for it here.
+    """
 
     density: Any
     at_once: int
+    bytes: int = 0
 
 
 class Task(NamedTuple):
@@ -105,12 +124,14 @@ def evaluating(
     """
     session, bar = uuid.uuid4().hex, bar or Bar("")
     sent: set[str] = set()
+    # workers of a cluster that have a density, so that it goes to one of them only
+    homes: dict[str, str | None] = {}
     # what this process keeps for itself is not among what it may keep as a worker of others
     kept: dict[str, Kept] = {}
 
     def run(tasks: Mapping[str, Task]) -> Iterator[tuple[str, Any]]:
         if executor is not None:
-            return _run_executor(tasks, executor)
+            return _run_executor(tasks, executor, homes, bar)
         lines: dict[int, list[Task]] = {}
         for label, task in tasks.items():
             lines.setdefault(id(densities[label]), []).append(task)
@@ -122,7 +143,7 @@ def evaluating(
             for label, wanted in requests.items()
         }
         results: dict[str, list[Any]] = {}
-        are_models_new = any(is_model(task.density) for task in tasks.values())
+        are_models_new = any(is_modelled(task.density) for task in tasks.values())
         before = bar.stage(READING) if are_models_new else ""
         while tasks:
             missed = {}
@@ -134,7 +155,8 @@ def evaluating(
                         bar.stage(before)
                     results[label] = result
                     bar()
-            sent.update(tasks)
+            # a model that is yet to be built is small, and not always kept
+            sent.update(k for k in tasks if not isinstance(densities[k], BatchModel))
             tasks = missed
         return {label: results[label] for label in requests}
 
@@ -181,27 +203,30 @@ def _run_threads(lines: Sequence[Sequence[Task]], kept: dict[str, Kept]) -> Iter
 
 def _answer_here(task: Task, kept: dict[str, Kept]) -> list[Any]:
     try:
-        if task.label not in kept:
-            kept[task.label] = _keep(task)
-        return _evaluate_all(kept[task.label], task)
+        return _answered(kept, task)
     except Exception as error:
         error.add_note(_where(task.label))
         raise
 
 
-def _run_executor(tasks: Mapping[str, Task], executor: Any) -> Iterator[tuple[str, Any]]:
+def _run_executor(
+    tasks: Mapping[str, Task], executor: Any, homes: dict[str, str | None], bar: Bar
+) -> Iterator[tuple[str, Any]]:
+    """Yield labels and results as they come, and keep in `homes` which worker has a density."""
     from arviz_swiss.parallel.executors import Portable, run
 
     portable = {
         # a class that workers cannot import travels with its module
-        label: Portable(task, by_value=None if task.density is None else type(task.density))
+        label: Portable(task, by_value=_travels_with(task.density))
         for label, task in tasks.items()
     }
-    for label, outcome in run(answer, portable, executor):
-        if outcome.error is not None:
-            outcome.error.add_note(_where(label))
-            raise outcome.error
-        yield label, outcome.result
+    with closing(run(answer, portable, executor, homes=homes, say=bar.stage)) as outcomes:
+        for label, outcome in outcomes:
+            homes[label] = outcome.worker
+            if outcome.error is not None:
+                outcome.error.add_note(_where(label))
+                raise outcome.error
+            yield label, outcome.result
 
 
 def _where(label: str) -> str:
@@ -215,30 +240,60 @@ def answer(task: Task) -> list[Any] | None:
             # workers outlive the sessions of their callers: only the newest keeps its data
             _kept.clear()
         by_label = _kept.setdefault(task.session, {})
-    if task.label not in by_label:
-        if task.density is None:
-            return None
-        by_label[task.label] = _keep(task)
-    return _evaluate_all(by_label[task.label], task)
+    if task.label not in by_label and task.density is None:
+        return None
+    return _answered(by_label, task)
 
 
 def _evaluate_all(kept: Kept, task: Task) -> list[Any]:
     return [request.answer(kept, task.label) for request in task.requests]
 
 
-def _keep(task: Task) -> Kept:
-    if not is_model(task.density):
+def _travels_with(density: Any) -> Any:
+    """Return whose module a density needs where it cannot be imported."""
+    if isinstance(density, BatchModel):
+        return density.build
+    return None if density is None else type(density)
+
+
+def _answered(kept: dict[str, Kept], task: Task) -> list[Any]:
+    """Answer by a density that is kept, or made now.
+
+    What was read from files is kept as long as there is room: the first batches are, which are
+    asked for most.
+    """
+    if task.label in kept:
+        return _evaluate_all(kept[task.label], task)
+    made = _made(task)
+    with _lock:
+        held = sum(other.bytes for other in kept.values())
+        is_room = not made.bytes or made.bytes + held <= BYTES_KEPT
+        if is_room:
+            kept[task.label] = made
+    if is_room:
+        return _evaluate_all(made, task)
+    answers, bytes_left = _evaluate_all(made, task), made.bytes
+    del made
+    free_models(bytes_left)
+    return answers
+
+
+def _made(task: Task) -> Kept:
+    if not is_modelled(task.density):
         return Kept(task.density, POINTS_AT_ONCE)
     assert task.space is not None, "a PyMC model needs the space of the merge"
+    # rows, a frame of them and a model take most memory: of one batch at a time
     with _making:
-        values = sum(array.size for array in observed_values(task.density).values())
-        density = model_density(task.density, task.space, task.label)
-    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.size), 1))
+        model = opened(task.density)
+        values = sum(array.size for array in observed_values(model).values())
+        density = model_density(model, task.space, task.label)
+        held = 0 if model is task.density else model_bytes(model)
+    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.size), 1), held)
 
 
 def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:
     """Return one method's values, block by block, after checking their shape."""
-    points = request.points
+    points = request.points.array() if isinstance(request.points, Moved) else request.points
     expected = points.shape if request.method.startswith("grad_") else points.shape[:1]
     if not len(points):
         return np.empty(expected)

@@ -5,7 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arviz_swiss.correcting.evaluation import OUTSIDE, Evaluate, NotFinite, OutOfBounds, Request
+from arviz_swiss.correcting.evaluation import (
+    OUTSIDE,
+    Evaluate,
+    Moved,
+    NotFinite,
+    OutOfBounds,
+    Request,
+)
 from arviz_swiss.correcting.provenance import edges
 
 # Points at which priors are compared.
@@ -64,14 +71,15 @@ def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Iterab
 
 
 class LogDensities(NamedTuple):
-    """Log densities of the full posterior, (draws,), and of the batches, (batch, draws).
+    """Log densities of the full posterior, (draws,), and of the draws' sources, (source, draws).
 
-    `scores` are the gradients of each batch's log density at its own draws; `beside` is the full
-    posterior's log density at other points.
+    Sources are the batches that any of the draws comes from, in their order. `scores` are the
+    gradients of every batch's log density at its own draws; `beside` is the full posterior's log
+    density at other points.
     """
 
     full: np.ndarray
-    batches: np.ndarray
+    sources: np.ndarray
     scores: list[np.ndarray]
     beside: np.ndarray
 
@@ -80,28 +88,27 @@ def log_densities(
     evaluate: Evaluate,
     labels: Sequence[str],
     merged: np.ndarray,
-    original: Mapping[str, np.ndarray],
-    owners: np.ndarray,
+    original: Mapping[str, np.ndarray | Moved],
+    own: Mapping[str, np.ndarray],
     powers: Mapping[str, tuple[float, float]],
     beside: np.ndarray,
 ) -> LogDensities:
     """Return the log densities that importance weights need.
 
-    `merged` are draws of all batches, each from the batch at the position in `owners`; `original`
-    all of them moved back by the inverse of each batch's map; `powers` those of each batch's
-    likelihood and prior; `beside` other points where the full posterior is wanted.
+    `merged` are draws of batches, `original` all of them moved back by the inverse of the map of
+    each batch that any comes from; `own` are every batch's own draws, moved back; `powers` those of
+    each batch's likelihood and prior; `beside` other points where the full posterior is wanted.
     """
     wanted = {}
     for position, label in enumerate(labels):
-        is_first, moved_back = position == 0, original[label]
-        own = moved_back[owners == position]
+        is_first, moved_back = position == 0, original.get(label, merged[:0])
         wanted[label] = {
             "full": Request("log_likelihood", merged),
             "full_prior": Request("log_prior", merged if is_first else merged[:PROBES]),
             "likelihood": Request("log_likelihood", moved_back),
             "prior": Request("log_prior", moved_back),
-            "likelihood_score": Request("grad_log_likelihood", own),
-            "prior_score": Request("grad_log_prior", own),
+            "likelihood_score": Request("grad_log_likelihood", own[label]),
+            "prior_score": Request("grad_log_prior", own[label]),
             "beside": Request("log_likelihood", beside, anywhere=True),
             "beside_prior": Request("log_prior", beside if is_first else beside[:0], anywhere=True),
         }
@@ -111,16 +118,19 @@ def log_densities(
     for label in labels[1:]:
         probes = first["full_prior"][:PROBES], answers[label]["full_prior"]
         check_same_prior(labels[0], label, *map(_relative, probes))
-    batches, scores = [], []
+    sources, scores = [], []
     for label in labels:
-        (power, prior_power), own = powers[label], answers[label]
-        batches.append(power * own["likelihood"] + prior_power * own["prior"])
-        scores.append(power * own["likelihood_score"] + prior_power * own["prior_score"])
+        (power, prior_power), answer = powers[label], answers[label]
+        if label in original:
+            log_prior = prior_power * answer["prior"]
+            sources.append(power * answer["likelihood"] + log_prior)
+        prior_score = prior_power * answer["prior_score"]
+        scores.append(power * answer["likelihood_score"] + prior_score)
     return LogDensities(
-        first["full_prior"] + sum(own["full"] for own in answers.values()),
-        np.array(batches),
+        first["full_prior"] + sum(answer["full"] for answer in answers.values()),
+        np.array(sources),
         scores,
-        first["beside_prior"] + sum(own["beside"] for own in answers.values()),
+        first["beside_prior"] + sum(answer["beside"] for answer in answers.values()),
     )
 
 

@@ -26,6 +26,11 @@ class Marginals(NamedTuple):
     own_prior: np.ndarray
     group_khat: float
 
+    def at(self, some: slice) -> "Marginals":
+        """Return the same with some of the merged points only."""
+        merged = LogIntegrals(self.merged.values[some], self.merged.noise[some])
+        return self._replace(merged=merged, merged_prior=self.merged_prior[some])
+
 
 class Marginalise(NamedTuple):
     """The points at which a batch's density of shared parameters is wanted.

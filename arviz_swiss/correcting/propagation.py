@@ -7,7 +7,9 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.base.gaussian import Gaussian, gaussian, permuted
+from arviz_swiss.base.hmc import CHAINS, WARMUP
 from arviz_swiss.base.sites import LEAST, MOST
+from arviz_swiss.correcting.batch_model import BatchModel, opened
 from arviz_swiss.correcting.densities import JointSpace
 from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
 from arviz_swiss.correcting.evaluation import Evaluate, Request, evaluating
@@ -23,22 +25,27 @@ from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.tilted import merge_tilted
 from arviz_swiss.parallel.progress import progress
 
-# Chains of a batch, their warm-up, and draws that the scores of a batch need: beside those a
-# parameter, and at least.
-CHAINS, TUNE = 8, 20
+# Draws that the scores of a batch need: a parameter, beside those, and at least.
 DRAWS_A_PARAMETER, DRAWS_BESIDE, LEAST_DRAWS = 5, 100, 320
 ROUNDS = 8
 
 
 class Written(NamedTuple):
-    """Draws to be written as the model's variables, by the worker that has the model."""
+    """Draws to be written as the model's variables, by the worker that has the model.
+
+    The data of the batch come with them, unless they were read from a file.
+    """
 
     shared: np.ndarray
     local: np.ndarray
+    with_data: bool = True
 
-    def answer(self, kept: Any, label: str) -> Groups:
-        """Return the draws and the data of the batch."""
-        return kept.density.to_groups(self.shared, self.local)
+    def answer(self, kept: Any, label: str) -> tuple[Groups, list[str]]:
+        """Return the draws and the data of the batch, and the names of its missing outcomes."""
+        groups = kept.density.to_groups(self.shared, self.local)
+        if not self.with_data:
+            groups = {schema.POSTERIOR: groups[schema.POSTERIOR]}
+        return groups, imputed_names(kept.density.model)
 
 
 def plan_effort(
@@ -47,7 +54,7 @@ def plan_effort(
     """Return how to sample for so many draws in all, each batch with what its scores need."""
     chains = given.pop("chains", None) or CHAINS
     tune = given.pop("tune", None)
-    tune = TUNE if tune is None else tune
+    tune = WARMUP if tune is None else tune
     each = max(draws / batches, DRAWS_A_PARAMETER * parameters + DRAWS_BESIDE, LEAST_DRAWS)
     return Effort(chains, tune, int(np.ceil(each / chains)), rounds or ROUNDS, **given)
 
@@ -82,21 +89,23 @@ def propagate_models(
         bar.stage("writing the draws")
         written = evaluate(
             {
-                label: [Written(tilted.shared, tilted.local)]
+                label: [
+                    Written(tilted.shared, tilted.local, not isinstance(models[label], BatchModel))
+                ]
                 for label, tilted in propagated.tilted.items()
             }
         )
         bar.stage(count_rounds(len(propagated.history)))
         bar.finish()
     idatas = {}
-    for label, (groups,) in written.items():
-        local = [*space.axes, *imputed_names(models[label])]
+    for label, ((groups, imputed),) in written.items():
+        local = [*space.axes, *imputed]
         own = _batch_attrs(label, shares[label], rows, local)
         idatas[label] = _container(groups, propagated.tilted[label], {**attrs, **own})
     doubt = doubt_steps(Rounds(propagated.history, list(models)), more="draws")
     if doubt is not None:
         warn(f"{doubt.what}. {doubt.remedy}")
-    first = next(iter(models.values()))
+    first = opened(next(iter(models.values())))
     return _merged(idatas, space, start, propagated, first, coords, doubt)
 
 

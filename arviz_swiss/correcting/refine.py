@@ -11,6 +11,8 @@ from arviz_swiss.base import gaussian, weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.gaussian import Gaussian, Round
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.correcting.batch_model import is_modelled
+from arviz_swiss.correcting.batch_model import opened as here
 from arviz_swiss.correcting.belonging import advice, check_all_there
 from arviz_swiss.correcting.densities import Source, space_for_models, summed_densities
 from arviz_swiss.correcting.evaluation import (
@@ -38,7 +40,6 @@ from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.models import is_model
 from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.space import checked_choices
 from arviz_swiss.parallel.progress import Bar, progress
@@ -57,6 +58,7 @@ def refine(
     data: Any = None,
     groups: Any = None,
     stratify: Any = None,
+    folder: str | PathLike | None = None,
     rounds: int | None = None,
     points: int = 200,
     draws: int = 4000,
@@ -94,6 +96,10 @@ def refine(
     groups, stratify : array-like or hashable, optional
         With `build`: those of `sample_batches`, unless they were names of columns, which are
         recorded.
+    folder : path, optional
+        With `data` in files or lazy frames: that of `sample_batches` or `sample`, unless it is
+        where it was then. Without one the rows are divided again, into a temporary folder that is
+        there as long as the call.
     rounds : int, optional
         At most so many, by default 5, or 8 where batches have variables of their own; fewer once
         mean and precision change by no more than Monte Carlo error.
@@ -219,41 +225,45 @@ def refine(
     """
     opened = open_merged(merged, group)
     check_all_there(opened)
-    source = Source(densities, build, data, groups, stratify)
     check_count("draws", draws)
     if rounds is not None:
         check_count("rounds", rounds)
     local = opened.attrs.get(schema.LOCAL)
-    matched = (one_model_a_batch if local else summed_densities)(opened, source)
-    if local or has_local(opened, matched):
-        return refine_local(
-            opened,
-            matched if local else one_model_a_batch(opened, source),
-            transforms=transforms,
-            draws=draws,
-            rounds=rounds,
-            executor=executor,
-            rng=generator(random_seed),
-            progressbar=progressbar,
-        )
-    _check_no_names(transforms, opened)
-    rounds = rounds or ROUNDS
-    first = next(iter(matched.values()))
-    space = opened.space(transforms, model or (first if is_model(first) else None))
-    _check_counts(opened, rounds=rounds, points=points)
-    start = opened.present_moments
-    # PyMC makes its gradients itself
-    written = [label for label, density in matched.items() if not is_model(density)]
-    total = rounds * len(matched) + len(written)
-    with (
-        progress(total, "Refining", progressbar, unit="density") as bar,
-        evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
-    ):
-        wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))
-        most = 1 if wrong else rounds
-        rng = generator(random_seed)
-        done = _rounds(opened, evaluate, list(matched), start, most, points, rng, bar)
-        bar.finish()
+    with Source(densities, build, data, groups, stratify, folder).reading(
+        opened, progressbar
+    ) as source:
+        matched = (one_model_a_batch if local else summed_densities)(opened, source)
+        first = next(iter(matched.values()))
+        if is_modelled(first) and not local:
+            model = model or here(first)
+        if local or (is_modelled(first) and has_local(opened, model)):
+            return refine_local(
+                opened,
+                matched if local else one_model_a_batch(opened, source),
+                transforms=transforms,
+                draws=draws,
+                rounds=rounds,
+                executor=executor,
+                rng=generator(random_seed),
+                progressbar=progressbar,
+            )
+        _check_no_names(transforms, opened)
+        rounds = rounds or ROUNDS
+        space = opened.space(transforms, model)
+        _check_counts(opened, rounds=rounds, points=points)
+        start = opened.present_moments
+        # PyMC makes its gradients itself
+        written = [label for label, density in matched.items() if not is_modelled(density)]
+        total = rounds * len(matched) + len(written)
+        with (
+            progress(total, "Refining", progressbar, unit="density") as bar,
+            evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
+        ):
+            wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))
+            most = 1 if wrong else rounds
+            rng = generator(random_seed)
+            done = _rounds(opened, evaluate, list(matched), start, most, points, rng, bar)
+            bar.finish()
     undone = doubt_undone(done, wrong)
     doubt = undone or _doubt_result(opened, done, advice(opened, source.is_built))
     if doubt is not None:

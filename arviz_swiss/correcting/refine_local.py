@@ -6,25 +6,21 @@ from typing import Any
 import numpy as np
 
 from arviz_swiss.base.gaussian import Gaussian, gaussian
+from arviz_swiss.correcting.batch_model import changed, is_modelled
+from arviz_swiss.correcting.batch_model import opened as here
 from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities
 from arviz_swiss.correcting.propagation import plan_effort, propagate_models
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container
 from arviz_swiss.data.transforms import is_own, resolve
 from arviz_swiss.merging.merged import Merged
-from arviz_swiss.merging.models import (
-    change_transforms,
-    is_model,
-    local_names,
-    unconstrained_rows,
-)
+from arviz_swiss.merging.models import local_names, unconstrained_rows
 from arviz_swiss.merging.space import checked_choices
 
 
-def has_local(opened: Merged, densities: Mapping[str, Any]) -> bool:
-    """Tell whether models have free variables that each batch has its own of."""
-    first = next(iter(densities.values()))
-    return is_model(first) and bool(local_names(first, opened.names))
+def has_local(opened: Merged, model: Any) -> bool:
+    """Tell whether a batch's model has free variables that each batch has its own of."""
+    return bool(local_names(model, opened.names))
 
 
 def refine_local(
@@ -40,11 +36,8 @@ def refine_local(
 ) -> Container:
     """Sample every batch anew, in rounds of expectation propagation from the merged moments on."""
     choices = _named(transforms)
-    models = {
-        label: change_transforms(model, choices, f'batch "{label}"')
-        for label, model in models.items()
-    }
-    first = next(iter(models.values()))
+    models = {label: changed(model, choices, f'batch "{label}"') for label, model in models.items()}
+    first = here(next(iter(models.values())))
     parameters, start = _start(opened, first)
     own = (*schema.BATCH_ATTRS, *schema.MERGE_ATTRS)
     return propagate_models(
@@ -107,7 +100,7 @@ def one_model_a_batch(opened: Merged, source: Source) -> dict[str, Any]:
 def only_models(opened: Merged, densities: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse densities other than PyMC models, which know no local variables."""
     for label, density in densities.items():
-        if not is_model(density):
+        if not is_modelled(density):
             raise TypeError(
                 f'batch "{label}": its variables {opened.attrs.get(schema.LOCAL, "")} are its own, '
                 "and a density of the shared ones does not tell them. Pass the PyMC model of each "

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.base.density import curves
 from arviz_swiss.checking.discrepancy import check_finite, match_parameters
-from arviz_swiss.data import containers, schema, statistics
+from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.layout import as_rows, gather_all, layout_of, sample_arrays
 from arviz_swiss.data.selection import selected
@@ -169,8 +170,8 @@ def _flat(dataset: xr.Dataset, like: xr.Dataset) -> np.ndarray:
 def _draw(axes: np.ndarray, samples: Sequence[np.ndarray], name: str, alpha: float) -> None:
     """Draw one density a sample and parameter; the first of them carries the label."""
     for position, rows in enumerate(samples):
-        for ax, column in zip(axes, np.ascontiguousarray(rows.T), strict=False):
-            if np.ptp(column) > 0:
-                grid, density, _ = statistics.kde(column)
-                label = name if position == 0 else None
-                ax.plot(grid, density, label=label, alpha=alpha, **LINES[name])
+        densities = curves(np.sort(rows[:, : axes.size].T, axis=1))
+        label = name if position == 0 else None
+        for at, (grid, values) in enumerate(zip(densities.grids, densities.values, strict=True)):
+            if densities.bandwidth[at] > 0:
+                axes[at].plot(grid, values, label=label, alpha=alpha, **LINES[name])

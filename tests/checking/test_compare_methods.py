@@ -77,6 +77,18 @@ def test_without_a_reference_methods_are_compared_with_one_another(gaussian):
     assert shifts.loc["swiss", "consensus"] < 1e-10 < shifts.loc["swiss", "pool"]
 
 
+@pytest.mark.parametrize("measure", MEASURES)
+def test_distances_between_methods_are_those_of_discrepancy(gaussian, measure):
+    inflated, _, _ = gaussian
+    names, options = ["consensus", "swiss", "pool"], {"kind": "inflated"}
+    table = az_swiss.compare_methods(inflated, methods=names, measure=measure, **options)
+    merged = {name: az_swiss.merge(inflated, method=name, **options) for name in names}
+    for position, first in enumerate(names):
+        for other in names[position + 1 :]:
+            expected = float(az_swiss.discrepancy(merged[other], merged[first])[measure])
+            assert table.loc[first, other] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
 def test_methods_can_have_options_of_their_own(gaussian):
     inflated, _, reference = gaussian
     table = az_swiss.compare_methods(

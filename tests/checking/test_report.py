@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from spoilt_batches import judged, named, partition, shift
 
 import arviz_swiss as az_swiss
+from arviz_swiss.checking.evidence import Finding
+from arviz_swiss.checking.report import Report
 from arviz_swiss.data import containers
 
 
@@ -56,6 +59,15 @@ def test_report_prints_and_shows():
     assert repr(report) == str(report)
     assert "&lt;b3&gt;" in report._repr_html_()
     assert "<b3>" not in report._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "status, is_in_doubt", [(None, True), ("not certified", True), ("certified", False)]
+)
+def test_a_merge_is_in_doubt_unless_nothing_is_found_or_it_is_certified(status, is_in_doubt):
+    found = Finding("odd", ("b0",), "b0 is odd.", "look at it.")
+    assert Report("verdict", (found,), xr.Dataset(), status).is_in_doubt == is_in_doubt
+    assert not Report("verdict", (), xr.Dataset(), status).is_in_doubt
 
 
 def test_a_report_holds_the_statistics_and_does_not_change_the_object():

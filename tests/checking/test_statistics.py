@@ -11,7 +11,6 @@ import arviz_swiss as az_swiss
 from arviz_swiss.base.distances import densities, integrated_absolute
 from arviz_swiss.checking.statistics import DESCRIPTIONS, draw_statistics
 from arviz_swiss.data import containers
-from arviz_swiss.data.statistics import kde
 from arviz_swiss.merging.merged import open_merged
 
 TRANSFORMS = {"sigma": "log", "p": "simplex"}
@@ -109,8 +108,8 @@ def test_shape_is_the_distance_from_the_other_batches(merged, statistics):
     opened = open_merged(merged, "posterior")
     rows = [opened.after(position).reshape(-1, 5) for position in range(4)]
     for b in range(4):
-        others = densities(np.concatenate(rows[:b] + rows[b + 1 :]), kde)
-        expected = integrated_absolute(rows[b], others, kde)
+        others = densities(np.concatenate(rows[:b] + rows[b + 1 :]))
+        expected = integrated_absolute(rows[b], others)
         np.testing.assert_allclose(statistics["shape"][b], expected, atol=0.01)
 
 

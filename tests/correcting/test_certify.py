@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import xarray as xr
 from certify_cases import Normal, TwoModes, draw_on_grid, khat_of, logistic_case, normal_case
+from scipy.special import logsumexp
 from scipy.stats import norm
 from verdicts import certificate_verdict
 
 import arviz_swiss as az_swiss
+from arviz_swiss.base.weights import mixture_of
 from arviz_swiss.data import containers
 
 QUIET = {"progressbar": False}
@@ -281,3 +283,62 @@ def test_a_certified_report_does_not_say_that_a_pass_is_no_proof():
     certified = az_swiss.certify(merged, densities, random_seed=1, **QUIET)
     report = str(az_swiss.report(certified))
     assert report.startswith("Certified") and "A pass is no proof" not in report
+
+
+def many_batches(batches, chains, draws=200):
+    rng = np.random.default_rng(4)
+    densities = [Normal(rng.normal(0, 0.5, 2), 1.0, 2.0) for _ in range(batches)]
+    made = [{"x": one.draw(rng, power=batches, shape=(chains, draws))} for one in densities]
+    return az_swiss.merge(made, kind="inflated"), densities
+
+
+def certificate_of(merged, densities, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        return az_swiss.certify(merged, densities, random_seed=5, **options, **QUIET)
+
+
+def slow_ratios(merged, densities, certificate):
+    """Return log ratios of the full posterior and the mixture of the batches that were weighed."""
+    posterior, maps = (containers.read(merged).groups[n] for n in ("posterior", "swiss_transform"))
+    picked = posterior["x"].sel(chain=certificate["chain"], draw=certificate["draw"])
+    y = picked.values.reshape(-1, 2)
+    owners = np.repeat(certificate["batch"].values.astype(str), certificate.sizes["draw"])
+    logs, sources = [], np.empty(len(y), dtype=int)
+    for label, density in zip(maps["batch"].values.astype(str), densities, strict=True):
+        if label in owners:
+            one = maps.sel(batch=label)
+            away = np.linalg.solve(one["scale"].values, (y - one["target"].values).T).T
+            back = away + one["mean"].values
+            sources[owners == label] = len(logs)
+            power = float(one["power"])
+            logs.append(power * density.log_likelihood(back) + density.log_prior(back))
+    full = densities[0].log_prior(y) + sum(one.log_likelihood(y) for one in densities)
+    ratios = full - mixture_of(np.array(logs), sources).log_density
+    return ratios - logsumexp(ratios) + np.log(ratios.size)
+
+
+@pytest.mark.parametrize(
+    ("batches", "chains", "draws", "weighed"), [(5, 2, 1000, 10), (30, 4, 60, 60), (40, 1, 25, 25)]
+)
+def test_weights_are_those_of_all_densities_at_all_draws(batches, chains, draws, weighed):
+    """Of more chains than draws as many are weighed, and in the last case not all batches."""
+    merged, densities = many_batches(batches, chains)
+    found = certificate_of(merged, densities, draws=draws)["swiss_certificate"]
+    assert found.sizes["chain"] == weighed
+    assert len(np.unique(found["batch"])) == min(batches, weighed)
+    expected = slow_ratios(merged, densities, found)
+    np.testing.assert_allclose(found["log_ratio"].values.ravel(), expected, atol=1e-9)
+
+
+def test_every_batch_is_compared_with_its_density_whichever_are_weighed():
+    merged, densities = many_batches(30, chains=12)
+    found = [certificate_of(merged, densities, draws=draws) for draws in (360, 100)]
+    everything, some = (each["swiss_certificate"] for each in found)
+    for name in ("batch_offset", "batch_width"):
+        assert np.isfinite(some[name]).all()
+        np.testing.assert_array_equal(some[name], everything[name])
+    with pytest.warns(az_swiss.MergeWarning, match="only 100 of 72000 merged draws were weighed"):
+        resampled = az_swiss.resample(found[1], draws=100, random_seed=1)
+    weighed = merged["posterior"]["x"].sel(chain=some["chain"], draw=some["draw"]).values
+    assert np.isin(resampled["posterior"]["x"].values, weighed).all()

@@ -2,7 +2,7 @@ import multiprocessing
 import os
 import threading
 import time
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
@@ -16,6 +16,7 @@ from arviz_swiss.correcting import evaluation
 from arviz_swiss.correcting.densities import space_for_models
 from arviz_swiss.correcting.evaluation import Request, evaluating
 from arviz_swiss.merging.merged import open_merged
+from arviz_swiss.parallel.outcomes import ProcessEnded
 
 LABELS = ["north", "south", "west"]
 
@@ -256,7 +257,7 @@ def test_errors_of_an_executor_name_the_batch(densities):
     with (
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
         evaluating({"west": Deadly(1.0)}, None, pool) as evaluate,
-        pytest.raises(BrokenExecutor) as caught,
+        pytest.raises(ProcessEnded) as caught,
     ):
         scores(evaluate, ["west"], np.ones((2, 2)))
     assert any('batch "west"' in note for note in caught.value.__notes__)
@@ -285,3 +286,24 @@ def test_progress_is_shown(capsys):
     assert "Certifying" in capsys.readouterr().err
     az_swiss.certify(merged, densities, draws=100, progressbar=False)
     assert capsys.readouterr().err == ""
+
+
+class Slow(dict):
+    """Gives its values so slowly that other threads come between."""
+
+    def values(self):
+        time.sleep(0.02)
+        for value in super().values():
+            yield value
+            time.sleep(0.02)
+
+
+def test_threads_keep_no_more_together_than_there_is_room_for(monkeypatch):
+    half = evaluation.BYTES_KEPT // 2
+    monkeypatch.setattr(evaluation, "_made", lambda task: evaluation.Kept(None, 1, half))
+    kept = Slow()
+    tasks = [evaluation.Task("", f"b{number}", None, None, []) for number in range(6)]
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        answers = list(pool.map(lambda task: evaluation._answered(kept, task), tasks))
+    assert answers == [[]] * len(tasks)
+    assert len(kept) == 2

@@ -64,10 +64,11 @@ def test_priors_may_differ_by_a_constant_and_end_somewhere():
     densities = {label: Bounded(centre) for label, centre in zip("ab", (1.0, 7.0), strict=True)}
     # the first of the points at which priors are compared has none
     points = np.array([[-1.0], [1.0], [2.0], [3.0]])
-    owners, original = np.array([0, 0, 1, 1]), dict.fromkeys("ab", np.abs(points))
+    original = dict.fromkeys("ab", np.abs(points))
+    own = {"a": np.abs(points[:2]), "b": np.abs(points[2:])}
     powers = dict.fromkeys("ab", (1.0, 1.0))
     with evaluating(densities, None) as evaluate:
-        found = log_densities(evaluate, ["a", "b"], points, original, owners, powers, points[:2])
+        found = log_densities(evaluate, ["a", "b"], points, original, own, powers, points[:2])
     np.testing.assert_array_equal(np.isfinite(found.full), [False, True, True, True])
     np.testing.assert_array_equal(found.beside, found.full[:2])
 

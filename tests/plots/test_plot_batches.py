@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from arviz_density import assert_is_density
 from drawn_batches import make_batches, make_merged
 
 import arviz_swiss as az_swiss
-from arviz_swiss.data import statistics
 from arviz_swiss.plots import style
 
 
@@ -34,15 +34,10 @@ def test_a_pair_shares_a_row(parameters):
 def test_lines_are_the_densities(merged):
     before, after = az_swiss.plot_batches(merged, var_names="sigma")[0]
     original = list(az_swiss.subposteriors(merged).values())[2]["posterior"]["sigma"].values
-    grid, density, _ = statistics.kde(original.ravel())
-    np.testing.assert_allclose(before.lines[2].get_xdata(), grid, rtol=1e-8)
-    np.testing.assert_allclose(before.lines[2].get_ydata(), density, rtol=1e-6)
-    grid, density, _ = statistics.kde(merged["posterior"]["sigma"].values[4:6].ravel())
-    np.testing.assert_allclose(after.lines[2].get_ydata(), density)
-    grid, density, _ = statistics.kde(merged["posterior"]["sigma"].values.ravel())
+    assert_is_density(before.lines[2], original)
+    assert_is_density(after.lines[2], merged["posterior"]["sigma"].values[4:6])
     for ax in (before, after):
-        np.testing.assert_allclose(ax.lines[-1].get_xdata(), grid)
-        np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
+        assert_is_density(ax.lines[-1], merged["posterior"]["sigma"].values)
         assert ax.lines[-1].get_color() == style.BLACK
 
 
@@ -51,8 +46,7 @@ def test_reference_is_drawn_too(merged):
     ax = az_swiss.plot_batches(
         merged, var_names="beta", coords={"side": "right"}, reference=reference
     )[0, 1]
-    _, density, _ = statistics.kde(reference["beta"].values[..., 1].ravel())
-    np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
+    assert_is_density(ax.lines[-1], reference["beta"].values[..., 1])
     assert ax.lines[-1].get_linestyle() == "--"
     assert ax.lines[-1].get_label() == "reference"
 
@@ -62,8 +56,7 @@ def test_reference_is_matched_by_label(merged):
     shuffled = reference.isel(side=[1, 0]).transpose("side", ...)
     axes = az_swiss.plot_batches(merged, var_names="beta", reference=shuffled)
     for side, ax in enumerate(axes[:, 0]):
-        _, density, _ = statistics.kde(reference["beta"].values[..., side].ravel())
-        np.testing.assert_allclose(ax.lines[-1].get_ydata(), density)
+        assert_is_density(ax.lines[-1], reference["beta"].values[..., side])
     with pytest.raises(ValueError, match=r"the reference has no beta\[left\]"):
         az_swiss.plot_batches(merged, reference=reference.sel(side=["right"]))
     with pytest.raises(ValueError, match=r"reference, variable sigma: draws that are NaN"):

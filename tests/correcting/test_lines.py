@@ -1,0 +1,69 @@
+"""What the density along a line says of a parameter's mean and sd."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from arviz_swiss.base.gaussian import gaussian
+from arviz_swiss.correcting.lines import STEPS, doubtful_parameters, points_along, reach_along
+
+NONE = np.zeros(STEPS.size)
+
+
+def test_lines_are_what_each_parameter_predicts_of_the_others():
+    covariance = np.array([[4.0, 1.0], [1.0, 1.0]])
+    points = points_along(gaussian(np.array([1.0, 2.0]), covariance), [0, 1])
+    first, second = np.split(points, 2)
+    np.testing.assert_allclose(first[:, 0], 1 + 2 * STEPS)
+    np.testing.assert_allclose(first[:, 1], 2 + 0.5 * STEPS)
+    np.testing.assert_allclose(second, [[1, 2]] + STEPS[:, None] * [1, 1])
+
+
+def test_a_gaussian_reaches_as_far_as_its_draws():
+    (reach,) = reach_along(["tau"], -(STEPS**2) / 2 + 7, NONE)
+    assert reach.parameter == "tau"
+    np.testing.assert_allclose(reach[1:], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0.5, 1.0), (-0.3, 1.2), (0.0, 0.8)])
+def test_other_gaussians_are_found(mean, sd):
+    (reach,) = reach_along(["tau"], -(((STEPS - mean) / sd) ** 2) / 2, NONE)
+    np.testing.assert_allclose(reach[1:], (mean, sd - 1), atol=0.01)
+
+
+def test_a_long_tail_is_found_that_has_no_draws():
+    """As of a log scale that may be zero: one per cent of a Gaussian's draws are below -2.3."""
+    log_density = np.where(STEPS < -2.3, -(2.3**2) / 2 + 0.4 * (STEPS + 2.3), -(STEPS**2) / 2)
+    (reach,) = reach_along(["tau"], log_density, NONE)
+    assert reach.shift < -0.2 and reach.stretch > 0.4
+
+
+def test_what_is_not_known_counts_as_its_neighbour():
+    """Tails that cannot be integrated do not pass for thin ones; beyond thin ones nothing is."""
+    log_density = -(STEPS**2) / 2
+    noise = NONE.copy()
+    noise[0], log_density[0] = 5.0, 50.0
+    log_density[-1] = np.nan
+    (reach,) = reach_along(["tau"], log_density, noise)
+    np.testing.assert_allclose(reach[1:], 0, atol=1e-6)
+    noise[STEPS < -2] = 5.0
+    (reach,) = reach_along(["tau"], log_density, noise)
+    assert reach.shift < -0.5 and reach.stretch > 0.5
+    (reach,) = reach_along(["tau"], log_density, NONE + 5.0)
+    assert np.isnan(reach.shift) and np.isnan(reach.stretch)
+
+
+def test_an_edge_is_known_to_be_one():
+    log_density = np.where(STEPS < -1, -np.inf, -(STEPS**2) / 2)
+    (reach,) = reach_along(["tau"], log_density, NONE)
+    assert reach.shift > 0.15 and reach.stretch < -0.1
+
+
+def test_lines_are_looked_along_where_skewness_cannot_be_ruled_out():
+    sites = xr.Dataset(
+        {
+            "skewness": ("parameter", [0.0, 0.1, -0.2, -0.5]),
+            "skewness_error": ("parameter", [0.1, 0.05, 0.1, 0.01]),
+        }
+    )
+    assert doubtful_parameters(sites).tolist() == [2, 3]
