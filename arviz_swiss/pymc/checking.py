@@ -1,6 +1,6 @@
 """Before sampling: refuse what would fail, or go wrong, only after hours of it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,20 +10,21 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-from arviz_swiss.parallel.partition import row_count, take
+from arviz_swiss.correcting.batch_model import BatchModel
+from arviz_swiss.parallel.batch_rows import Split
+from arviz_swiss.parallel.partition import row_count, take, take_together
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import compiles_once
-from arviz_swiss.pymc.crossed import check_levels, check_together
-from arviz_swiss.pymc.graphs import UNCOMPILED, arrays_of
+from arviz_swiss.pymc.crossed import check_levels, check_together, levels_in
+from arviz_swiss.pymc.graphs import UNCOMPILED, graphs_of
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.space import ModelSpace
 from arviz_swiss.pymc.usage import check_uses_batch
-from arviz_swiss.pymc.worker import build_model, samples_compiled, temper
+from arviz_swiss.pymc.worker import build_model, check_later, samples_compiled, temper
 
 PRIOR_TRIALS = 50
-# Bytes of data in models that are kept for threads of this process; others they build again. The
-# pilot of whitened batches needs all.
-BYTES_KEPT = 2**30
+# Rows of a batch in a file by which its model is examined.
+PROBED_ROWS = 10_000
 
 
 class Probe(NamedTuple):
@@ -36,26 +37,34 @@ class Probe(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The parameters of the first batch, the names of those that each batch has its own of.
+    """The model and parameters of the first batch, names of those that each batch has its own of.
 
-    `models` are those of the batches, as far as they were built and kept; `axes` are those of local
-    variables along which a batch's groups lie, but for missing outcomes.
+    `levels` are those of shared factors in the first batch; `models` are those of the first two
+    batches, or of all that could be built; `axes` are those of local variables along which a
+    batch's groups lie, but for missing outcomes. Models of rows in files are built where they are
+    needed, and not kept; then `model` may be of some rows of the first batch only.
     """
 
+    model: pm.Model
     first: structure.Structure
+    levels: dict[str, list[Any]]
     local: tuple[str, ...]
-    models: dict[str, pm.Model]
+    models: dict[str, Any]
     axes: dict[str, int]
 
 
 def build_probes(
-    build: Callable[[Any], pm.Model], data: Any, indices: Mapping[str, np.ndarray]
+    build: Callable[[Any], pm.Model], data: Any, indices: Mapping[str, Any], grouped: bool = False
 ) -> list[Probe]:
-    """Build the models of the first two batches, and of the rows of both."""
-    rows = {f"batch {label}": index for label, index in list(indices.items())[:2]}
+    """Build the models of the first two batches, and of the rows of both.
+
+    Of batches in files some rows are enough, unless they are `grouped`.
+    """
+    most = None if grouped else PROBED_ROWS
+    rows = {f"batch {label}": [index] for label, index in list(indices.items())[:2]}
     if len(rows) == 2:
-        rows["batches b0 and b1 together"] = np.sort(np.concatenate(list(rows.values())))
-    return [_probe(build, take(data, index), where) for where, index in rows.items()]
+        rows["batches b0 and b1 together"] = [index for (index,) in rows.values()]
+    return [_probe(build, take_together(data, some, most), where) for where, some in rows.items()]
 
 
 def _probe(build: Callable[[Any], pm.Model], data: Any, where: str) -> Probe:
@@ -78,18 +87,17 @@ def suits_threads(probes: Sequence[Probe], settings: Settings) -> bool:
 def check_models(
     build: Callable[[Any], pm.Model],
     data: Any,
-    indices: Mapping[str, np.ndarray],
+    indices: Mapping[str, Any],
     probes: Sequence[Probe],
     settings: Settings,
     *,
     grouped: bool,
     keep: bool = False,
 ) -> Checked:
-    """Return the parameters of the first batch, which are shared, and the models if they are kept.
+    """Return the parameters of the first batch, which are shared, and the models.
 
-    Each later batch is built once here, because a group in two batches, or a parameter that one
-    lacks, shows in no other way before sampling. Workers elsewhere build it again, because
-    functions can be sent to them and not all models can.
+    Later batches are built here only if they are to be kept, for who needs all side by side.
+    Otherwise each is built, and checked, where it is sampled.
     """
     for probe in probes:
         structure.check_predictors(probe.structure, settings.kind, probe.where)
@@ -97,66 +105,71 @@ def check_models(
     axes: dict[str, int] = {}
     # the third probe is of no batch
     batches = zip(indices, probes[:2], strict=False)
-    models = {label: probe.model for label, probe in batches} if keep else {}
+    models: dict[str, Any] = {label: probe.model for label, probe in batches}
+    if isinstance(data, Split):
+        models = {label: BatchModel(build, rows, label) for label, rows in indices.items()}
     if len(probes) > 1:
         check_uses_batch(
             [probe.model for probe in probes], [probe.data for probe in probes], row_count(data)
         )
         _, second, together = (probe.structure for probe in probes)
         local = structure.find_local(first, second, together)
-        check_levels(probes, settings.shared)
+        levels = [levels_in(probe.data, settings.shared) for probe in probes]
+        check_levels([probe.structure for probe in probes], levels, probes[0].data)
         structure.check_local(local, first, second, kind=settings.kind, grouped=grouped)
         check_together(local, first, second, together)
         axes = structure.local_axes(local, first, second)
         structure.check_same(first, second, local, probes[1].where)
-        known = {probe.where: probe.structure for probe in probes[:2]}
-        held = sum(map(_bytes, models.values()))
-        for label, model in _later_models(build, data, indices, settings, probes[0], known, local):
-            held += _bytes(model)
-            if keep and (settings.whitened or held <= BYTES_KEPT):
-                models[label] = model
+    levels_of_first = levels_in(probes[0].data, settings.shared)
+    checked = Checked(probes[0].model, first, levels_of_first, local, models, axes)
+    if keep and not isinstance(data, Split):
+        models |= _later_models(build, data, indices, settings, probes[:2], checked)
     # in whitened coordinates batches with groups of their own have no tempered model
     if not (axes and settings.whitened):
         rows = first.rows, row_count(data)
         temper(probes[0].model, settings.kind, *rows, local, settings.untransformed)
     if settings.kind == "full_prior":
         _check_prior(probes[0].model, local)
-    return Checked(first, local, models if _are_apart(models) else {}, axes)
+    # those of files are yet to be built: as the first two are, so will all be
+    built = [probe.model for probe in probes[:2]] if isinstance(data, Split) else models.values()
+    if _are_apart(built):
+        return checked
+    return checked._replace(models={})
 
 
 def _later_models(
     build: Callable[[Any], pm.Model],
     data: Any,
-    indices: Mapping[str, np.ndarray],
+    indices: Mapping[str, Any],
     settings: Settings,
-    first: Probe,
-    known: dict[str, structure.Structure],
-    local: Sequence[str],
-) -> Iterator[tuple[str, pm.Model]]:
-    """Refuse later batches whose parameters are others, before any time is spent on sampling."""
-    latent = [name for name in local if not any(name in each.imputed for each in known.values())]
+    probes: Sequence[Probe],
+    checked: Checked,
+) -> dict[str, pm.Model]:
+    """Build later batches and refuse those whose parameters are others."""
+    known = {probe.where: probe.structure for probe in probes}
+    models = {}
     for label, index in list(indices.items())[2:]:
         where = f"batch {label}"
         try:
             later = _probe(build, take(data, index), where)
         except Exception:  # a batch that cannot be built must not lose the others
             continue
-        structure.check_predictors(later.structure, settings.kind, where)
-        check_levels([first, later], settings.shared)
-        structure.check_same(first.structure, later.structure, local, where)
-        structure.check_apart(known, later.structure, latent, where)
+        expected = checked.first, checked.levels, checked.local
+        check_later(*expected, later.structure, later.data, settings, where)
+        structure.check_apart(known, later.structure, list(checked.axes), where)
         known[where] = later.structure
-        yield label, later.model
+        models[label] = later.model
+    return models
 
 
-def _are_apart(models: Mapping[str, pm.Model]) -> bool:
+def _are_apart(models: Iterable[pm.Model]) -> bool:
     """Tell whether no two models hold the same data.
 
     A function may put the rows of each batch into the same shared variable, array or model: then
     all models hold those of the last.
     """
     seen: set[int] = set()
-    for model in models.values():
+    for model in models:
         held = _identities(model)
         if not seen.isdisjoint(held):
             return False
@@ -164,17 +177,9 @@ def _are_apart(models: Mapping[str, pm.Model]) -> bool:
     return True
 
 
-def _graphs(model: pm.Model) -> list[Any]:
-    return [*model.named_vars.values(), *model.rvs_to_values.values()]
-
-
-def _bytes(model: pm.Model) -> int:
-    return sum(array.nbytes for array in arrays_of(_graphs(model)))
-
-
 def _identities(model: pm.Model) -> set[int]:
     held = {id(model)}
-    for var in ancestors(_graphs(model)):
+    for var in ancestors(graphs_of(model)):
         if isinstance(var, SharedVariable):
             held.add(id(var))
         # numbers are the same wherever they occur

@@ -3,37 +3,33 @@
 A variable of such a factor is no batch's own. It must have all levels in every batch.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from arviz_swiss.parallel.levels import how_to_use, levels_of
 from arviz_swiss.pymc.structure import Structure, as_shared, counts, differing_axes
 
 
-class Probed(Protocol):
-    """Some rows, and what their model has."""
-
-    @property
-    def data(self) -> Any:
-        """The rows."""
-
-    @property
-    def structure(self) -> Structure:
-        """The free variables of their model."""
+def levels_in(data: Any, shared: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the levels of each shared factor that are in these rows."""
+    return {factor: levels_of(data, factor) for factor in shared}
 
 
-def check_levels(probes: Sequence[Probed], shared: Sequence[str]) -> None:
-    """Refuse variables that have the levels of a shared factor in the rows of each probe alone."""
-    structures = [probe.structure for probe in probes]
-    for factor in shared:
-        levels = [levels_of(probe.data, factor) for probe in probes]
+def check_levels(
+    structures: Sequence[Structure], levels: Sequence[Mapping[str, Sequence[Any]]], data: Any
+) -> None:
+    """Refuse variables that have the levels of a shared factor in the rows of each model alone.
+
+    `levels` are those in the rows of each; `data` are the rows of one of them.
+    """
+    for factor in levels[0]:
         for name, axis in _varying_axes(structures):
             pairs = zip(structures, levels, strict=True)
-            if all(_has_levels(each, name, axis, present) for each, present in pairs):
+            if all(_has_levels(each, name, axis, present[factor]) for each, present in pairs):
                 raise ValueError(
                     f"Free variable {name} has only those levels of {factor} that are in the rows "
                     f'of its batch, although shared="{factor}" tells every batch all of them. Let '
-                    f"build take them:\n{how_to_use(probes[0].data, factor)}"
+                    f"build take them:\n{how_to_use(data, factor)}"
                 )
 
 

@@ -14,9 +14,11 @@ from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 from arviz_swiss.correcting.densities import MergeSpace
+from arviz_swiss.correcting.evaluation import VALUES_AT_ONCE
 from arviz_swiss.data.layout import Variable as Placed
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import names_among, shapes_of
+from arviz_swiss.pymc.observed import observed_values
 from arviz_swiss.pymc.points import PointFunction, function_of_points
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
@@ -48,6 +50,8 @@ class ModelDensity:
                 variable.name: _order(model, variable, space, label)
                 for variable in space.layout.variables
             }
+        rows = sum(values.size for values in observed_values(model).values())
+        self._at_once = max(VALUES_AT_ONCE // max(rows, space.size), 1)
         self._functions: dict[tuple, PointFunction] = {}
         self._terms: PointFunction | None = None
 
@@ -86,8 +90,14 @@ class ModelDensity:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the log of likelihood and prior, each to its power, (points,), and its gradient.
 
-        A term whose power is zero is not computed.
+        A term whose power is zero is not computed. All chains of a batch with many rows at once
+        would take several times as much memory as its rows.
         """
+        if len(x) > self._at_once:
+            starts = range(0, len(x), self._at_once)
+            blocks = [x[start : start + self._at_once] for start in starts]
+            parts = [self.tempered(block, power, prior_power) for block in blocks]
+            return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
         values, *arrays = self._function(power, prior_power, True)(self._split(x))
         layout = self._space.layout
         whole = np.empty((len(x), layout.size))

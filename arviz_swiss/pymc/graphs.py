@@ -128,6 +128,16 @@ def arrays_of(graphs: Sequence[Variable]) -> list[np.ndarray]:
     return [array for array in values if isinstance(array, np.ndarray)]
 
 
+def graphs_of(model: pm.Model) -> list[Any]:
+    """Return all variables of a model, and what stands for their values."""
+    return [*model.named_vars.values(), *model.rvs_to_values.values()]
+
+
+def bytes_of(model: pm.Model) -> int:
+    """Return how many bytes of data a model holds."""
+    return sum(array.nbytes for array in arrays_of(graphs_of(model)))
+
+
 def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
     """Name the dimensions as ArviZ does where the model does not."""
     dims = model.named_vars_to_dims.get(name) or (None,) * ndim

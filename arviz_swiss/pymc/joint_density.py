@@ -30,6 +30,7 @@ class ModelJointDensity:
         axes: Mapping[str, int],
         label: str = "",
     ):
+        self.model = model
         self._made_of = (model, tuple(parameters), tuple(local), dict(axes), label)
         self.coordinates = Coordinates(model)
         _check_names(self.coordinates, parameters, local, label)
@@ -73,7 +74,7 @@ class ModelJointDensity:
         draws = np.empty((*shared.shape[:2], self.coordinates.size))
         draws[..., self.shared], draws[..., self.local] = shared, local
         posterior = self.coordinates.with_deterministics(self.coordinates.to_dataset(draws))
-        return {"posterior": posterior, **data_groups(self._made_of[0])}
+        return {"posterior": posterior, **data_groups(self.model)}
 
 
 def _check_names(

@@ -12,10 +12,9 @@ import pymc as pm
 
 from arviz_swiss.base.conditional import NoConditional, find_conditional
 from arviz_swiss.base.gaussian import Round, gaussian
-from arviz_swiss.base.hmc import NoStart
+from arviz_swiss.base.hmc import CHAINS, WARMUP, NoStart
 from arviz_swiss.base.mode import NoMode, scales
 from arviz_swiss.correcting.ep_rounds import Effort, propagate, rough_draws
-from arviz_swiss.correcting.propagation import CHAINS, TUNE
 from arviz_swiss.correcting.tilted import Tilt, Tilted, sample_tilted
 from arviz_swiss.parallel.progress import Bar
 from arviz_swiss.pymc.coordinates import Coordinates
@@ -50,7 +49,7 @@ def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed
         return {label: sample_tilted(density, tilt) for label, tilt in tilts.items()}
 
     draws = rough_draws(len(parameters), CHAINS)
-    effort = Effort(CHAINS, TUNE, draws, ROUNDS, step_error=np.inf)
+    effort = Effort(CHAINS, WARMUP, draws, ROUNDS, step_error=np.inf)
     try:
         mean, sds = _first_guess(density)
         start = gaussian(mean, np.diag(sds**2))

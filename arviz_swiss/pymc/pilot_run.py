@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from threadpoolctl import threadpool_limits
 
 from arviz_swiss.base.mode import NoMode, SeveralModes
+from arviz_swiss.correcting.batch_model import opened
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.data import containers, schema
 from arviz_swiss.parallel import store
@@ -17,8 +17,9 @@ from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.joint_pilot import pilot_by_rounds
 from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
+from arviz_swiss.pymc.task import PLAIN_TUNE, Task
 from arviz_swiss.pymc.whitened import have_met
-from arviz_swiss.pymc.worker import PLAIN_TUNE, Task, sample_task
+from arviz_swiss.pymc.worker import sample_task
 
 # The file of a folder that holds it.
 FILE = "pilot"
@@ -34,11 +35,7 @@ def find_pilot(
     """Return the pilot, or None and why there is none."""
     if len(checked.models) < len(run.indices):
         return None, "the models of all batches could not be had side by side"
-    if (
-        not checked.axes
-        and settings.kind == "fractionated"
-        and any(m.potentials for m in checked.models.values())
-    ):
+    if not checked.axes and settings.kind == "fractionated" and checked.model.potentials:
         return None, "the model has Potentials, which are not raised to the power of the prior"
     if run.folder is not None:
         kept = store.read_result(run.folder, FILE, run.attrs)
@@ -51,7 +48,7 @@ def find_pilot(
         except NoMode as no_mode:
             return None, str(no_mode)
         return _saved(pilot, run), ""
-    coordinates = Coordinates(checked.models["b0"])
+    coordinates = Coordinates(checked.model)
     try:
         pilot = _by_gradients(run, checked.models, coordinates, executor, progressbar)
     except SeveralModes as several:
@@ -73,7 +70,7 @@ def _saved(pilot: Pilot, run: Run) -> Pilot:
 
 def _by_rounds(checked: Checked, power: float, seed: int, progressbar: bool) -> Pilot:
     with progress(1, "Pilot", progressbar, unit="batch") as bar, threadpool_limits(1):
-        pilot = pilot_by_rounds(checked.models["b0"], checked.axes, power, seed)
+        pilot = pilot_by_rounds(opened(checked.models["b0"]), checked.axes, power, seed)
         bar()
     return pilot
 
@@ -95,7 +92,7 @@ def _from_dataset(dataset: xr.Dataset) -> Pilot:
 
 def _by_gradients(
     run: Run,
-    models: dict[str, pm.Model],
+    models: dict[str, Any],
     coordinates: Coordinates,
     executor: Any,
     progressbar: bool,
@@ -113,9 +110,10 @@ def _by_gradients(
 
 def _by_run(run: Run, settings: Settings, checked: Checked, coordinates: Coordinates) -> Pilot:
     """Sample the first batch in the model's own coordinates, with a full warm-up."""
+    model = opened(checked.models["b0"])
     task = Task(
         label="b0",
-        build=lambda data: checked.models["b0"],
+        build=lambda data: model,
         data=None,
         rows=len(run.indices["b0"]),
         total=sum(map(len, run.indices.values())),
@@ -123,10 +121,11 @@ def _by_run(run: Run, settings: Settings, checked: Checked, coordinates: Coordin
             draws=SHORT_DRAWS, chains=SHORT_CHAINS, tune=PLAIN_TUNE, whitened=False
         ),
         first=checked.first,
+        levels=checked.levels,
         local=checked.local,
         seeds=tuple(np.random.SeedSequence(run.seed).generate_state(2).tolist()),
         attrs=run.attrs,
-        model=checked.models["b0"],
+        model=model,
     )
     groups = containers.read(sample_task(task)).groups
     draws = coordinates.from_dataset(groups["posterior"])

@@ -14,8 +14,10 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.messages import MergeWarning
 from arviz_swiss.merging.origin import BUILD, differing
 from arviz_swiss.parallel import store
-from arviz_swiss.parallel.division import division_attrs, fingerprint_rows
-from arviz_swiss.parallel.partition import partition
+from arviz_swiss.parallel.batch_rows import Split
+from arviz_swiss.parallel.division import divide, division_attrs, fingerprint_division
+from arviz_swiss.parallel.splitting import recorded_seed
+from arviz_swiss.parallel.tables import Table
 from arviz_swiss.pymc.identity import identify
 from arviz_swiss.pymc.sampler_arguments import default_sampler, fastest_sampler
 
@@ -64,14 +66,25 @@ class Settings(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The rows of each batch, attributes of all; of a folder the settings of now and of then."""
+    """The rows of each batch, attributes of all; of a folder the settings of now and of then.
+
+    `indices` say what to `take` of the `data`, which may be files; `place` is an attribute that
+    tells where these are.
+    """
 
     seed: int
-    indices: dict[str, np.ndarray]
+    data: Any
+    indices: dict[str, Any]
     attrs: dict[str, str]
     folder: Path | None
     settings: dict[str, Any]
     recorded: dict[str, Any] | None
+    place: Mapping[str, str]
+
+    @property
+    def all_attrs(self) -> dict[str, str]:
+        """What draws record of the run: what it is known by, and where its rows are."""
+        return {**self.attrs, **self.place}
 
 
 def plan_run(
@@ -89,8 +102,8 @@ def plan_run(
     recorded = None if folder is None else store.read_settings(folder)
     if random_seed is None:
         fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-        random_seed = recorded["random_seed"] if recorded else fresh
-    indices = partition(data, **division, random_seed=random_seed)
+        random_seed = recorded["random_seed"] if recorded else _seed_of_split(data, fresh)
+    data, indices = divide(data, **division, random_seed=random_seed)
     labels = {name: division[name] for name in ("groups", "stratify")}
     attrs = division_attrs(data, indices, random_seed, **labels, shared=settings.shared)
     now: dict[str, Any] = {}
@@ -101,12 +114,21 @@ def plan_run(
             "random_seed": random_seed,
             "data": attrs[schema.DATA],
             **{k: None if v is None else store.fingerprint(v) for k, v in labels.items()},
-            "partition": fingerprint_rows(indices),
+            "partition": fingerprint_division(data, indices),
         }
         if recorded:
             store.require_same(_without(_without(recorded, BUILD), VERSION), now, folder)
     labelled = {f"b{position}": index for position, index in enumerate(indices)}
-    return Run(random_seed, labelled, attrs, folder, now, recorded)
+    place = {}
+    if isinstance(data, Split) and folder is not None:
+        place = {schema.ROWS: str(folder.absolute())}
+    return Run(random_seed, data, labelled, attrs, folder, now, recorded, place)
+
+
+def _seed_of_split(data: Any, fresh: int) -> int:
+    """Return the seed by which rows were divided into files in a folder without settings yet."""
+    found = recorded_seed(data) if isinstance(data, Table) else None
+    return fresh if found is None else found
 
 
 def add_models(run: Run, models: Sequence[pm.Model]) -> Run:

@@ -9,27 +9,35 @@ import pymc as pm
 import xarray as xr
 
 from arviz_swiss.base.counts import check_count
+from arviz_swiss.base.hmc import CHAINS
 from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.checking.report import report
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
+from arviz_swiss.merging.models import coords_of
 from arviz_swiss.merging.space import checked_choices
 from arviz_swiss.methods.registry import find
 from arviz_swiss.parallel import executors
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.levels import share_levels, shared_names
 from arviz_swiss.parallel.partition import row_count
-from arviz_swiss.pymc.running import Sampled, check_arguments, run_batches
+from arviz_swiss.parallel.tables import Table, opened_table
+from arviz_swiss.pymc.running import (
+    Limits,
+    Sampled,
+    check_arguments,
+    checked_timeout,
+    run_batches,
+)
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import fastest_sampler
-from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine
+from arviz_swiss.pymc.sizing import Examined, choose_sizes, examine, group_coords
 from arviz_swiss.pymc.stages import Wanted, run_stages, with_group
 from arviz_swiss.pymc.value_transforms import building
 from arviz_swiss.pymc.worker import build_model
 
-# Chains of a batch: our own move together, where twice as many with half the warm-up cost less,
-# and samplers of PyMC.
-OWN_CHAINS, NUTS_CHAINS = 8, 4
+# Chains of a batch by samplers of PyMC.
+NUTS_CHAINS = 4
 
 
 def sample(
@@ -48,6 +56,8 @@ def sample(
     certify: bool = True,
     executor: Any = None,
     folder: str | Path | None = None,
+    timeout: float | None = None,
+    keep_data: bool = False,
     tune: int | None = None,
     chains: int | None = None,
     nuts_sampler: str | None = None,
@@ -62,8 +72,9 @@ def sample(
     ----------
     build : callable
         The ordinary model function: ``build(batch_data) -> pymc.Model``, as in `sample_batches`.
-    data : array, DataFrame, dict of arrays, or xarray Dataset
-        All rows.
+    data : array, DataFrame, dict of arrays, xarray Dataset, or path
+        All rows; paths of Parquet files, Dask DataFrames and lazy frames for rows that do not fit
+        in memory, as in `sample_batches`. No process then has more than a few batches at a time.
     batches : int, optional
         Number of batches; chosen by rule when absent, see Notes.
     draws : int, default 4000
@@ -89,6 +100,16 @@ def sample(
         Where to run; by default threads of this process, one a core.
     folder : path, optional
         Where each finished stage is saved at once. Run the same call again to go on from there.
+    timeout : float, optional
+        Seconds that the sampling of a batch may take, its compilation included. A batch that takes
+        longer is abandoned and reported; the others are sampled and saved. Batches then run in
+        processes, which can be ended, unless an `executor` is given: on Dask the worker is begun
+        anew, other pools have one worker less from then on. It does not hold for the pilot, for
+        `refine` and for `certify`, and is refused where batches with groups of their own are
+        sampled in rounds.
+    keep_data : bool, default False
+        Whether batches, and the result where their rows have labels, hold ``observed_data`` and
+        ``constant_data``.
     tune, chains : int, optional
         Of each batch. By default 8 chains with a warm-up of 20 draws in whitened coordinates; 4
         chains by another sampler, with 100, and 1000 in the coordinates of the model.
@@ -197,7 +218,7 @@ def sample(
         (),
         draws,
         tune,
-        chains or OWN_CHAINS,
+        chains or CHAINS,
         nuts_sampler,
         sample_kwargs,
         reproducible,
@@ -205,67 +226,74 @@ def sample(
         shared=shared_names(shared),
     )
     check_arguments("sample", build, settings, executor)
+    limits = Limits(checked_timeout(timeout), keep_data)
     build = building(build, checked_choices(transforms))
     random_seed = integer_seed(random_seed)
-    with clock("plan"):
-        data = share_levels(data, settings.shared)
-        examined = examine(build, data, groups, stratify)
-        own_chains = chains
-        whitened = not examined.local or (
-            examined.has_own and refine and method == "swiss" and not (kind or nuts_sampler)
-        )
-        chains = chains or (NUTS_CHAINS if nuts_sampler or not whitened else OWN_CHAINS)
-        sizes = choose_sizes(
-            row_count(data),
-            examined.parameters,
-            batches=batches,
-            draws=draws,
+    with opened_table(data, folder, progressbar) as data:
+        with clock("plan"):
+            data = share_levels(data, settings.shared)
+            examined = examine(build, data, groups, stratify)
+            own_chains = chains
+            whitened = not examined.local or (
+                examined.has_own and refine and method == "swiss" and not (kind or nuts_sampler)
+            )
+            _check_timeout(timeout, rounds=examined.has_own and whitened)
+            chains = chains or (NUTS_CHAINS if nuts_sampler or not whitened else CHAINS)
+            sizes = choose_sizes(
+                row_count(data),
+                examined.parameters,
+                batches=batches,
+                draws=draws,
+                chains=chains,
+                refined=refine,
+                workers=executors.count_workers(executor),
+                groups=examined.groups,
+            )
+            whole = None
+            if examined.has_own and not isinstance(data, Table):
+                whole = build_model(build, data, "all rows")
+        settings = settings._replace(
+            kind=kind or examined.kind,
+            draws=sizes.draws,
             chains=chains,
-            refined=refine,
-            workers=executors.count_workers(executor),
-            groups=examined.groups,
+            nuts_sampler=nuts_sampler or (None if whitened else fastest_sampler()),
+            whitened=whitened,
         )
-        whole = build_model(build, data, "all rows") if examined.has_own else None
-    settings = settings._replace(
-        kind=kind or examined.kind,
-        draws=sizes.draws,
-        chains=chains,
-        nuts_sampler=nuts_sampler or (None if whitened else fastest_sampler()),
-        whitened=whitened,
-    )
-    sampled = run_batches(
-        build,
-        data,
-        {"batches": sizes.batches, "groups": groups, "stratify": stratify},
-        settings,
-        executor=executor,
-        folder=folder,
-        random_seed=random_seed,
-        progressbar=progressbar,
-        clock=clock,
-        keep=examined.has_own and (refine or certify),
-    )
-    skipped = _why_not_corrected(sampled, examined)
-    wanted = Wanted(
-        method,
-        refine and not skipped,
-        certify and not skipped,
-        draws,
-        {"chains": own_chains, "tune": tune, **sample_kwargs},
-        whole,
-        executor,
-        progressbar,
-    )
-    result, failed = run_stages(sampled, wanted, clock)
-    attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped or failed, **_asides(sampled)}
-    result = with_group(result, schema.RUN, _run_group(clock, attrs))
+        sampled = run_batches(
+            build,
+            data,
+            {"batches": sizes.batches, "groups": groups, "stratify": stratify},
+            settings,
+            executor=executor,
+            folder=folder,
+            random_seed=random_seed,
+            progressbar=progressbar,
+            limits=limits,
+            clock=clock,
+            keep=examined.has_own and (refine or certify),
+        )
+        skipped = _why_not_corrected(sampled, examined)
+        wanted = Wanted(
+            method,
+            refine and not skipped,
+            certify and not skipped,
+            draws,
+            {"chains": own_chains, "tune": tune, **sample_kwargs},
+            whole,
+            group_coords(data, groups, sampled.model) if whole is None else coords_of(whole),
+            executor,
+            progressbar,
+        )
+        result, failed = run_stages(sampled, wanted, clock)
+        attrs = {schema.RULE: sizes.rule, schema.SKIPPED: skipped or failed, **_asides(sampled)}
+        result = with_group(result, schema.RUN, _run_group(clock, attrs))
     if progressbar:
         print(report(result))
     return result
 
 
 def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) -> None:
-    if find(method).makes == "draws" and certify:
+    if find(method).makes != "maps" and certify:
         raise ValueError(
             f'method "{method}" makes new draws, whose density is not known, so they cannot be '
             'certified. Pass certify=False, or method="swiss".'
@@ -273,6 +301,15 @@ def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) 
     for name, value in numbers_of.items():
         if name == "draws" or value is not None:
             check_count(name, value)
+
+
+def _check_timeout(timeout: float | None, rounds: bool) -> None:
+    if timeout is not None and rounds:
+        raise ValueError(
+            "timeout= is the time to sample a single batch, but batches with groups of their own "
+            "are sampled in rounds, which need all of them. Leave timeout= out, or pass "
+            'nuts_sampler="nutpie" or "pymc", which samples each batch once.'
+        )
 
 
 def _why_not_corrected(sampled: Sampled, examined: Examined) -> str:

@@ -9,7 +9,8 @@ import pymc as pm
 
 from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.parallel.levels import share_levels, shared_names
-from arviz_swiss.pymc.running import check_arguments, run_batches
+from arviz_swiss.parallel.tables import opened_table
+from arviz_swiss.pymc.running import Limits, check_arguments, checked_timeout, run_batches
 from arviz_swiss.pymc.runs import Settings
 
 
@@ -25,6 +26,8 @@ def sample_batches(
     untransformed: str | Sequence[str] = (),
     executor: Any = None,
     folder: str | Path | None = None,
+    timeout: float | None = None,
+    keep_data: bool = True,
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 2,
@@ -42,8 +45,14 @@ def sample_batches(
         The ordinary model function: ``build(batch_data) -> pymc.Model``, where ``batch_data`` is of
         the same type as `data` and holds the rows of one batch. Closures and functions defined in a
         notebook are fine. A ``bambi.Model`` will do, if it does not centre its predictors.
-    data : array, DataFrame, dict of arrays, or xarray Dataset
-        All rows.
+    data : array, DataFrame, dict of arrays, xarray Dataset, or path
+        All rows. DataFrames are those of pandas and polars, and pyarrow's Tables. Rows that do not
+        fit in memory: the path of a Parquet file or of a folder of them, a pattern such as
+        ``"rows/*.parquet"``, or a list of paths; a Dask DataFrame; a LazyFrame of polars; a Dataset
+        of pyarrow. One pass over these writes the rows of each batch into a file in `folder`,
+        without one into a temporary folder that is there as long as the call, and workers read
+        their own batch's. `build` gets pandas DataFrames of paths and of Dask, otherwise frames of
+        the library that you gave; results have draws alone, as with ``keep_data=False``.
     batches : int
         Number of batches.
     groups, stratify : array-like or hashable, optional
@@ -70,6 +79,14 @@ def sample_batches(
         Where each finished batch is saved at once. Run the same call again to sample only what is
         missing. A folder holds one run: processes that begin it at once sample the same batches,
         by the seed of the first, and what another run has left there is refused.
+    timeout : float, optional
+        Seconds that a batch may take, its compilation included. A batch that takes longer is
+        abandoned and reported; the others are sampled and saved. Batches then run in processes,
+        which can be ended, unless an `executor` is given: on Dask the worker is begun anew, other
+        pools have one worker less from then on.
+    keep_data : bool, default True
+        Whether each batch holds its rows, in ``observed_data`` and ``constant_data``. Neither
+        `merge` nor `refine` and `certify` need them; with False they are in memory once only.
     draws, tune, chains : int
         Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
     nuts_sampler : str, optional
@@ -114,7 +131,8 @@ def sample_batches(
     ValueError, TypeError
         Before sampling, if the arguments or the model cannot be used, if no sampler reads an
         argument, or if `folder`, or a file in it, was made with other settings or of another model:
-        other densities, structure or deterministics of the first two batches.
+        other densities, structure or deterministics of the first two batches. While sampling, if
+        the model of a later batch has other parameters than the first.
     OSError
         If `folder` cannot be written to.
 
@@ -136,6 +154,12 @@ def sample_batches(
 
     An interrupt (Ctrl-C) is answered at once. Batches that are finished are in `folder`; those that
     are being sampled are abandoned, whether in threads or in processes.
+
+    The models of the first two batches, and of both together, are built before sampling. Each other
+    batch is built, and compared with the first, where it is sampled. In processes of our own, one
+    that ends its process is begun a second time after the others; workers of a Dask cluster may
+    come and go, and if it has none for ten minutes (or Dask's setting
+    ``distributed.scheduler.no-workers-timeout``) the call ends with what is finished.
 
     A free variable is taken as local to its batch if its size or coordinates differ
     between the first two batches, or change when the rows of both are put into one model; the
@@ -167,14 +191,16 @@ def sample_batches(
     )
     settings = settings._replace(shared=shared_names(shared))
     check_arguments("sample_batches", build, settings, executor)
-    sampled = run_batches(
-        build,
-        share_levels(data, settings.shared),
-        {"batches": batches, "groups": groups, "stratify": stratify},
-        settings,
-        executor=executor,
-        folder=folder,
-        random_seed=integer_seed(random_seed),
-        progressbar=progressbar,
-    )
+    with opened_table(data, folder, progressbar) as rows:
+        sampled = run_batches(
+            build,
+            share_levels(rows, settings.shared),
+            {"batches": batches, "groups": groups, "stratify": stratify},
+            settings,
+            executor=executor,
+            folder=folder,
+            random_seed=integer_seed(random_seed),
+            progressbar=progressbar,
+            limits=Limits(checked_timeout(timeout), keep_data),
+        )
     return list(sampled.idatas.values())

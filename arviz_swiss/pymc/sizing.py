@@ -15,8 +15,9 @@ import pymc as pm
 from arviz_swiss.checking.statistics import FEW_A_PARAMETER, FEW_EFFECTIVE
 from arviz_swiss.correcting.propagation import LEAST_DRAWS
 from arviz_swiss.parallel.partition import group_count, partition, row_count
+from arviz_swiss.parallel.tables import Table, some_rows
 from arviz_swiss.pymc import structure
-from arviz_swiss.pymc.checking import build_probes
+from arviz_swiss.pymc.checking import PROBED_ROWS, build_probes
 from arviz_swiss.pymc.coordinates import start_of
 
 # Draws that the moments of a batch need, a parameter and at least, without `refine`, which mends
@@ -26,8 +27,6 @@ MERGED, MERGED_LEAST = 100, 400
 ROWS, LEAST_ROWS = 50, 200
 # Groups of a batch that has variables of its own: fewer tell too little of what they share.
 LEAST_GROUPS = 10
-# Rows of a batch by which the model is examined.
-PROBED_ROWS = 10_000
 
 
 class Sizes(NamedTuple):
@@ -121,7 +120,10 @@ class Examined(NamedTuple):
 
 def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: Any) -> Examined:
     """Build the models of two small batches, and of both together, to see what they share."""
-    rows = row_count(data)
+    table, rows = data, row_count(data)
+    if isinstance(data, Table):
+        data = some_rows(data, 2 * PROBED_ROWS, groups, seed=0)
+        rows = row_count(data)
     # whole groups, however large they are
     batches = 2 if groups is not None else max(-(-rows // PROBED_ROWS), 2)
     batches = max(min(batches, rows), 1)
@@ -133,5 +135,21 @@ def examine(build: Callable[[Any], pm.Model], data: Any, groups: Any, stratify: 
     start = start_of(probes[0].model)
     parameters = sum(values.size for name, values in start.items() if name not in local)
     has_own = any(name not in imputed for name in local)
-    count = group_count(data, groups) if has_own and groups is not None else None
+    count = group_count(table, groups) if has_own and groups is not None else None
     return Examined(max(parameters, 1), local, has_own, count)
+
+
+def group_coords(data: Any, groups: Any, model: pm.Model) -> dict[str, Any]:
+    """Return the order of the groups of a table that no model has all rows of, by dimension.
+
+    It is that of the first batch: sorted, or as groups first occur.
+    """
+    if groups is None or not isinstance(data, Table):
+        return {}
+    labels = data.groups(groups).labels.to_pylist()
+    known, coords = set(labels), {}
+    for dim, values in model.coords.items():
+        own = [value.item() if hasattr(value, "item") else value for value in values or ()]
+        if own and known.issuperset(own):
+            coords[dim] = sorted(labels) if own == sorted(own) else labels
+    return coords

@@ -269,7 +269,7 @@ class ModelSpace:
         The draws of all batches, on their own scale, are read once, and only if the space has
         variables on the circle.
         """
-        circular = [n for n, t in self.transforms.items() if isinstance(t, CircularTransform)]
+        circular = self.circular
         recentred = copy.copy(self)
         if circular:
             totals = dict.fromkeys(circular, 0.0)
@@ -281,6 +281,11 @@ class ModelSpace:
                     totals[name] += on_circle.sum(axis=tuple(range(sample_ndim)))
             recentred._centres = {n: np.asarray(np.angle(total)) for n, total in totals.items()}
         return recentred
+
+    @property
+    def circular(self) -> list[str]:
+        """Variables on the circle, which is cut where the draws of all batches say."""
+        return [n for n, t in self.transforms.items() if isinstance(t, CircularTransform)]
 
     def layout(self, constrained: Layout, example: Mapping[str, np.ndarray]) -> Layout:
         """Lay out the unconstrained variables along `parameter`, by the shapes of example draws.

@@ -18,7 +18,6 @@ from arviz_swiss.correcting.refine import refine
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.merging.merge import merge
-from arviz_swiss.merging.models import coords_of
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.pymc.pilot_run import to_dataset
@@ -28,7 +27,8 @@ from arviz_swiss.pymc.running import Sampled
 class Wanted(NamedTuple):
     """How to merge, whether to refine and certify, how many draws in all, where, and if to show.
 
-    `model` is that of all rows where the order of groups must be told, which batches do not know.
+    `model` is that of all rows where the order of groups must be told, which batches do not know;
+    `coords` are that order, also where there is no such model.
     """
 
     method: str
@@ -37,6 +37,7 @@ class Wanted(NamedTuple):
     draws: int
     effort: Mapping[str, Any]
     model: pm.Model | None
+    coords: Mapping[str, Any]
     executor: Any
     progressbar: bool
 
@@ -77,14 +78,16 @@ def run_stages(sampled: Sampled, wanted: Wanted, clock: Clock) -> tuple[Containe
 def _function(stage: str, sampled: Sampled, wanted: Wanted) -> Callable[..., Container]:
     if stage == "certify":
         return certify
-    return partial(_propagate, sampled, wanted) if sampled.is_propagated else refine
+    if sampled.is_propagated:
+        return partial(_propagate, sampled, wanted)
+    return partial(refine, model=sampled.model)
 
 
 def _propagate(
     sampled: Sampled,
     wanted: Wanted,
     _: None,
-    models: Mapping[str, pm.Model],
+    models: Mapping[str, Any],
     *,
     random_seed: int,
     executor: Any,
@@ -100,8 +103,8 @@ def _propagate(
         gaussian(pilot.mean, pilot.covariance),
         rows,
         plan_effort(len(pilot.parameters), len(rows), wanted.draws, **wanted.effort),
-        attrs=sampled.run.attrs,
-        coords=coords_of(wanted.model),
+        attrs=sampled.run.all_attrs,
+        coords=wanted.coords,
         executor=executor,
         rng=np.random.default_rng(random_seed),
         progressbar=progressbar,
@@ -112,14 +115,14 @@ def _propagate(
 def _merge(sampled: Sampled, wanted: Wanted) -> Container:
     merged = merge(
         list(sampled.idatas.values()),
-        model=wanted.model or sampled.models["b0"],
+        model=wanted.model or sampled.model,
         method=wanted.method,
         covariance="corrected",  # for few draws
         random_seed=_seed(sampled.run.seed, "merge"),
     )
     if sampled.pilot is None:
         return merged
-    return _with_pilot(_with_left_out(merged, sampled.models["b0"]), sampled)
+    return _with_pilot(_with_left_out(merged, sampled.model), sampled)
 
 
 def _with_pilot(merged: Container, sampled: Sampled) -> Container:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.distributions.transforms import ZeroSumTransform
 
 from arviz_swiss.pymc.graphs import names_among, shapes_of
@@ -26,6 +27,10 @@ class Structure(NamedTuple):
     predictors: tuple[str, ...] = ()
     zero_sum: tuple[tuple[str, tuple[int, ...]], ...] = ()
     dims: tuple[tuple[str, tuple[str | None, ...]], ...] = ()
+
+
+class Refused(ValueError):
+    """The model of one batch cannot be merged with those of the others."""
 
 
 def check_model(model: Any, where: str) -> None:
@@ -67,6 +72,16 @@ def describe(model: pm.Model, rows: int) -> Structure:
     )
     predictors = _predictors(model, imputed)
     return Structure(rows, shapes, labels, imputed, predictors, zero_sum, tuple(dims.items()))
+
+
+def of_draws(posterior: xr.Dataset, names: Iterable[str]) -> Structure:
+    """Read what draws tell of variables: their sizes and coordinate labels."""
+    dims = {name: tuple(map(str, posterior[name].dims[2:])) for name in names}
+    labels: dict[str, tuple[tuple | None, ...]] = {
+        name: tuple(tuple(posterior[dim].values.tolist()) for dim in dims[name]) for name in dims
+    }
+    shapes = {name: posterior[name].shape[2:] for name in dims}
+    return Structure(0, shapes, labels, (), dims=tuple(dims.items()))
 
 
 def _predictors(model: pm.Model, imputed: Sequence[str]) -> tuple[str, ...]:

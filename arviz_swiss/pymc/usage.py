@@ -8,6 +8,7 @@ import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from arviz_swiss.parallel.frames import column_arrays, is_frame
 from arviz_swiss.parallel.store import fingerprint
 from arviz_swiss.pymc.graphs import arrays_of
 from arviz_swiss.pymc.observed import observed_values
@@ -88,6 +89,8 @@ def _common_column(first: Any, second: Any) -> bool:
 
 
 def _columns(data: Any) -> list[np.ndarray]:
+    if is_frame(data):
+        return list(column_arrays(data))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         return [column for name in data for column in _columns(data[name])]
     values = np.asarray(data)

@@ -1,11 +1,11 @@
 """Sample one batch: what runs in a worker of `sample_batches`."""
 
 import contextlib
+import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,9 @@ from threadpoolctl import threadpool_limits
 import arviz_swiss
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.merging.origin import summarise_observed
 from arviz_swiss.parallel.executors import raise_if_abandoned
+from arviz_swiss.parallel.partition import unpacked
 from arviz_swiss.pymc import structure
 from arviz_swiss.pymc.compiling import (
     LOCK,
@@ -25,78 +27,25 @@ from arviz_swiss.pymc.compiling import (
     without_advice_on_blas,
 )
 from arviz_swiss.pymc.coordinates import Coordinates
+from arviz_swiss.pymc.crossed import check_levels, levels_in
 from arviz_swiss.pymc.formulas import from_bambi
 from arviz_swiss.pymc.fractionate import fractionate
+from arviz_swiss.pymc.garbage import free_models, model_bytes
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.inflate import inflate
 from arviz_swiss.pymc.observed import data_groups, observed_rows
-from arviz_swiss.pymc.pilot import Pilot
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
-from arviz_swiss.pymc.tempering import Powers, tempering_attrs
+from arviz_swiss.pymc.task import PLAIN_TUNE, Task
+from arviz_swiss.pymc.tempering import tempering_attrs
 from arviz_swiss.pymc.white_model import WHITE, unwhiten, whiten
 from arviz_swiss.pymc.whitened import have_met, sample_whitened
 
 # Arguments that the compiled path of nutpie understands; any other is left to pymc.sample.
 _NUTPIE_ARGUMENTS = {"target_accept", "nuts", "nuts_sampler_kwargs"}
 _NUTPIE_COMPILES = {"backend", "gradient_backend"}
-# Lengths of the warm-up: of chains in whitened coordinates, by our own sampler and by others, and
-# of those in the model's.
-WHITE_TUNE, WHITE_NUTS_TUNE, PLAIN_TUNE = 20, 100, 1000
 # Seconds between two looks at whether anybody waits for the draws.
 _INTERVAL = 0.2
-
-
-class Task(NamedTuple):
-    """One batch and all that determines its draws.
-
-    In threads of the caller it may carry the `model` of the batch instead of its data. Models
-    cannot all be pickled, so such a task stays in its process.
-    """
-
-    label: str
-    build: Callable[[Any], pm.Model]
-    data: Any
-    rows: int
-    total: int
-    settings: Settings
-    first: structure.Structure
-    local: tuple[str, ...]
-    seeds: tuple[int, ...]
-    attrs: dict[str, str]
-    sign: str | None = None
-    model: pm.Model | None = None
-    pilot: Pilot | None = None
-    is_fallback: bool = False
-
-    @property
-    def powers(self) -> Powers:
-        """The powers of likelihood and prior, by the kind of sub-posterior."""
-        kind = self.settings.kind
-        return Powers(
-            self.total / self.rows if kind == "inflated" else 1.0,
-            self.rows / self.total if kind == "fractionated" else 1.0,
-        )
-
-    @property
-    def is_own(self) -> bool:
-        """Whether our own chains sample it, which need no compiler."""
-        return self.pilot is not None and self.settings.nuts_sampler is None
-
-    @property
-    def tune(self) -> int:
-        """The length of the warm-up, which whitened batches need little of."""
-        if self.settings.tune is not None:
-            return self.settings.tune
-        if self.pilot is None:
-            return PLAIN_TUNE
-        return WHITE_TUNE if self.is_own else WHITE_NUTS_TUNE
-
-    def show_sampling(self) -> None:
-        """Leave a sign, a file, that all is compiled and sampling begins."""
-        if self.sign is not None:
-            with contextlib.suppress(OSError):  # another machine, or nobody looks any more
-                Path(self.sign).touch()
 
 
 def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.Model:
@@ -110,6 +59,27 @@ def build_model(build: Callable[[Any], pm.Model], data: Any, where: str) -> pm.M
         model = from_bambi(made, where)
     structure.check_model(model, where)
     return model
+
+
+def check_later(
+    first: structure.Structure,
+    levels: Mapping[str, Sequence[Any]],
+    local: Sequence[str],
+    later: structure.Structure,
+    data: Any,
+    settings: Settings,
+    where: str,
+) -> None:
+    """Refuse a batch whose parameters are not those of the first.
+
+    `levels` are those of shared factors in the first batch, `data` are the rows of the later one.
+    """
+    try:
+        structure.check_predictors(later, settings.kind, where)
+        check_levels([first, later], [levels, levels_in(data, settings.shared)], data)
+        structure.check_same(first, later, local, where)
+    except ValueError as error:
+        raise structure.Refused(str(error)) from None
 
 
 def temper(
@@ -141,31 +111,42 @@ def temper(
 class _Prepared(NamedTuple):
     """The user's model, as it is and as it is sampled, and what else the batch is told by.
 
-    `coordinates` lead from the variable of a whitened model back to those of the user's.
+    `observed` stands as an attribute for rows that are not kept; `coordinates` lead from the
+    variable of a whitened model back to those of the user's.
     """
 
     structure: structure.Structure
     model: pm.Model
     tempered: pm.Model
     groups: containers.Groups
+    observed: dict[str, str]
     compiled: Any = None
     white: pm.Model | None = None
     coordinates: Coordinates | None = None
 
 
 def sample_task(task: Task) -> Any:
-    """Build, temper and sample one batch."""
+    """Build, temper and sample one batch, and leave nothing of it in memory."""
+    idata, bytes_left = _sample_task(task)
+    del task
+    free_models(bytes_left)
+    return idata
+
+
+def _sample_task(task: Task) -> tuple[Any, int]:
+    """Return the batch, and how many bytes its model holds."""
     # in threads of the caller, the caller has limited them: they belong to the whole process
     with threadpool_limits(1) if task.model is None else contextlib.nullcontext():
         prepared = _prepare(task)
         groups = _sample(task, prepared)
         if groups is None:
             longer = task.settings._replace(tune=max(task.settings.tune or 0, PLAIN_TUNE))
-            return sample_task(task._replace(pilot=None, settings=longer, is_fallback=True))
+            return _sample_task(task._replace(pilot=None, settings=longer, is_fallback=True))
     groups |= prepared.groups
     groups["posterior"] = _tidy_posterior(groups["posterior"], task, prepared)
+    groups["posterior"].attrs |= prepared.observed
     groups["sample_stats"] = _without_objects(groups["sample_stats"])
-    return containers.build(groups)
+    return containers.build(groups), model_bytes([prepared.model])
 
 
 def _sample(task: Task, prepared: _Prepared) -> containers.Groups | None:
@@ -219,9 +200,12 @@ def _prepare(task: Task) -> _Prepared:
         warnings.simplefilter("ignore", MergeWarning)
         model = task.model
         if model is None:
-            model = build_model(task.build, task.data, where)
+            rows = unpacked(task.data)
+            model = build_model(task.build, rows, where)
         described = structure.describe(model, task.rows)
-        structure.check_same(task.first, described, task.local, where)
+        if task.model is None:
+            check_later(task.first, task.levels, task.local, described, rows, settings, where)
+            del rows
         groups = _data_groups(task, model)
         if not task.is_own or settings.kind == "fractionated":
             tempered = temper(
@@ -229,7 +213,8 @@ def _prepare(task: Task) -> _Prepared:
             )
         else:
             tempered = model
-        prepared = _Prepared(described, model, tempered, groups)
+        observed = {} if task.keep_data else _without_rows(groups)
+        prepared = _Prepared(described, model, tempered, groups, observed)
         if task.is_own:
             return prepared
         shapes = described.shapes
@@ -336,6 +321,13 @@ def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
         )
         prior = {rv.name: value for rv, value in zip(shared, values, strict=True)}
     return data_groups(model, prior)
+
+
+def _without_rows(groups: containers.Groups) -> dict[str, str]:
+    """Take the rows out of the groups, and return the attribute that tells what they were."""
+    groups.pop(schema.CONSTANT_DATA, None)
+    observed = summarise_observed(groups.pop(schema.OBSERVED_DATA, xr.Dataset()))
+    return {schema.OBSERVED: json.dumps(observed)}
 
 
 def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> xr.Dataset:

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from parts import in_parts
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
@@ -170,3 +171,26 @@ def test_names_as_bambi_gives_them():
     draws = {"1|site_sigma": np.full((1, 2, 3), 2.0)}
     np.testing.assert_allclose(space.forward(draws)["1|site_sigma"], np.log(2.0))
     np.testing.assert_array_equal(space.deterministics(draws)["1|site"], np.full((1, 2, 3), 4.0))
+
+
+def test_parts_have_the_local_variables_of_their_batch():
+    rng, model = np.random.default_rng(4), build(GROUPS[1])
+    names = ["mu", "tau", "z", "s", "u", "spread"]
+    attrs = {"swiss_local": "z,s,below_shared,below_local,parts,angle"}
+    named = {}
+    for k, groups in enumerate(GROUPS):
+        values = draw(rng, groups, 0.1 * k)
+        data = {n: (("chain", "draw", *["group"] * (values[n].ndim - 2)), values[n]) for n in names}
+        named[f"b{k}"] = xr.Dataset(data, coords={"group": groups}, attrs=attrs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MergeWarning)
+        merged = az_swiss.merge(named, kind="fractionated", model=model)
+        _, parts = in_parts(named, applied={"model": model}, model=model, kind="fractionated")
+    whole = containers.read(merged).groups["posterior"]
+    for (label, part), groups in zip(parts.items(), GROUPS, strict=True):
+        own = whole.isel(chain=whole["batch"].values == label).sel(group=groups)
+        posterior = containers.read(part).groups["posterior"]
+        for name in names:
+            np.testing.assert_allclose(
+                posterior[name].values, own[name].values, rtol=1e-10, atol=1e-10, err_msg=name
+            )

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from batch_models import DATA, hierarchy, mean_only
 
 from arviz_swiss.parallel.partition import partition
+from arviz_swiss.parallel.splitting import split
+from arviz_swiss.parallel.tables import opened_table
 from arviz_swiss.pymc import checking
 from arviz_swiss.pymc.runs import Settings
 
@@ -30,7 +33,7 @@ def test_missing_predictors_are_not_inflated(quick):
         quick(with_missing_predictors, one, batches=4, random_seed=seed)
 
 
-def test_labels_that_a_later_batch_lacks_are_found_before_sampling(quick, tmp_path):
+def test_labels_that_a_later_batch_lacks_are_found_where_it_is_built(quick, tmp_path):
     data = DATA.assign(kind=np.where(np.arange(50) == 7, "rare", "usual"))
 
     def by_kind(batch):
@@ -45,8 +48,9 @@ def test_labels_that_a_later_batch_lacks_are_found_before_sampling(quick, tmp_pa
         if not (data["kind"].iloc[np.concatenate(index[:2])] == "rare").any():
             break
     with pytest.raises(ValueError, match=r"batch b[2-5]: free variable level .*stratify="):
-        quick(by_kind, data, batches=6, random_seed=seed, folder=tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+        quick(by_kind, data, batches=6, random_seed=seed, folder=tmp_path)
+    # the first is found: what would be sampled after it is not begun
+    assert not (tmp_path / "b5.nc").exists()
 
 
 def test_parameters_that_differ_between_later_batches(quick):
@@ -94,7 +98,7 @@ def test_a_group_in_two_later_batches_is_found(quick):
         )
 
 
-def test_every_batch_is_built_once(uncompiled):
+def test_batches_are_built_before_sampling_only_if_they_are_kept(uncompiled):
     built = []
 
     def build(batch):
@@ -105,10 +109,15 @@ def test_every_batch_is_built_once(uncompiled):
     probes = checking.build_probes(build, DATA, indices)
     settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
     checked = checking.check_models(build, DATA, indices, probes, settings, grouped=False)
+    assert built == [10, 10, 20]
+    assert list(checked.models) == ["b0", "b1"]
+    kept = checking.check_models(
+        build, DATA, indices, probes, settings, grouped=False, keep=True
+    ).models
     assert built == [10, 10, 20, 10, 10, 10]
+    assert list(kept) == list(indices)
     assert checked.first.shapes == {"mu": ()}
     assert checked.local == ()
-    assert checked.models == {}
 
 
 def of_one_array(batch, array):
@@ -144,21 +153,25 @@ def test_models_are_kept_if_no_two_hold_the_same_data(uncompiled, build, kept):
     assert list(checked.models) == kept
 
 
-def test_models_of_large_data_are_not_all_kept(uncompiled, monkeypatch):
-    indices = {f"b{i}": index for i, index in enumerate(partition(DATA, 5, random_seed=1))}
-    probes = checking.build_probes(mean_only, DATA, indices)
+@pytest.mark.parametrize("is_own", [True, False])
+def test_models_of_rows_in_files_are_kept_if_the_first_two_are_apart(uncompiled, tmp_path, is_own):
+    predictor = pytensor.shared(np.zeros(1), name="predictor")
+
+    def overwrites_predictor(batch):
+        predictor.set_value(batch["x"].to_numpy())
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("mu") * predictor, 1, observed=batch["y"].to_numpy())
+        return model
+
+    build = mean_only if is_own else overwrites_predictor
+    DATA.to_parquet(tmp_path / "rows.parquet")
+    with opened_table(tmp_path / "rows.parquet", tmp_path) as table:
+        rows = split(table, 3, random_seed=1)
+    indices = {f"b{number}": batch for number, batch in enumerate(rows.batches)}
+    probes = checking.build_probes(build, rows, indices)
     settings = Settings("inflated", (), 10, 10, 1, "pymc", {})
-    size = checking._bytes(probes[0].model)
-    assert size >= DATA["y"].iloc[:10].to_numpy().nbytes
-    for kept in (2, 3, 5):
-        monkeypatch.setattr(checking, "BYTES_KEPT", (kept + 0.5) * size)
-        checked = checking.check_models(
-            mean_only, DATA, indices, probes, settings, grouped=False, keep=True
-        )
-        assert list(checked.models) == list(indices)[:kept]
-        for label, model in checked.models.items():
-            y = DATA["y"].to_numpy()[indices[label]]
-            np.testing.assert_array_equal(model["y_data"].get_value(), y)
+    checked = checking.check_models(build, rows, indices, probes, settings, grouped=False)
+    assert list(checked.models) == (list(indices) if is_own else [])
 
 
 @pytest.mark.parametrize(

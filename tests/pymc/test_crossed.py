@@ -239,7 +239,7 @@ def test_levels_are_those_of_all_rows_and_the_data_stay_as_they_are():
             ValueError,
             "1 missing levels, the first in row 7",
         ),
-        (TABLE.to_records(), "month", TypeError, "Pass a pandas DataFrame, a dict"),
+        (TABLE.to_records(), "month", TypeError, "Pass a DataFrame, a dict of arrays"),
     ],
 )
 def test_what_cannot_be_shared(data, shared, error, message):

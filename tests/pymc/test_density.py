@@ -10,7 +10,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.correcting.refine import space_for_models
 from arviz_swiss.data import containers
 from arviz_swiss.merging.merged import open_merged
-from arviz_swiss.pymc import ModelSpace, inflate
+from arviz_swiss.pymc import ModelSpace, density, inflate
 from arviz_swiss.pymc import points as point_functions
 from arviz_swiss.pymc.density import ModelDensity
 
@@ -355,3 +355,19 @@ def test_sampled_batches_are_refined_and_certified(run, compiler):
         certified = az_swiss.certify(refined, models, random_seed=1, **QUIET)
     assert certified["swiss_certificate"]["khat"] < 0.5
     assert certified["swiss_certificate"].attrs["status"] == "certified"
+
+
+def test_many_rows_are_taken_few_points_at_a_time(monkeypatch):
+    rng = np.random.default_rng(5)
+    model = regression(*some_data(rng))
+    space, opened = in_space_of(merged_in(model, model=model))
+    points = 0.5 * rng.standard_normal((7, opened.free.size))
+    expected = ModelDensity(model, space).tempered(points, 2.0, 0.5)
+    sizes = []
+    split = ModelDensity._split
+    monkeypatch.setattr(ModelDensity, "_split", lambda s, x: (sizes.append(len(x)), split(s, x))[1])
+    monkeypatch.setattr(density, "VALUES_AT_ONCE", 2 * model["y"].eval().size)
+    found = ModelDensity(model, space).tempered(points, 2.0, 0.5)
+    assert sizes == [2, 2, 2, 1]
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-10)

@@ -5,12 +5,14 @@ import pymc as pm
 import pytensor
 import pytest
 import xarray as xr
+from arviz_density import assert_is_density
 from matplotlib import pyplot
+from parts import assert_parts_of, in_parts
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
 from arviz_swiss.correcting.refine import space_for_models
-from arviz_swiss.data import containers, statistics
+from arviz_swiss.data import containers
 from arviz_swiss.merging.merged import open_merged
 from arviz_swiss.pymc.density import ModelDensity
 
@@ -301,14 +303,11 @@ def test_batches_are_drawn_with_the_model_and_without():
     merged = az_swiss.merge(batches, model=model, kind="inflated")
     without = az_swiss.plot_batches(merged)
     assert [ax.get_title() for ax in without[:, 0]] == ["mu", "sigma (unconstrained)"]
-    grid, density, _ = statistics.kde(np.log(batches[1]["sigma"]).ravel())
-    np.testing.assert_allclose(without[1, 0].lines[1].get_xdata(), grid, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(without[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
+    assert_is_density(without[1, 0].lines[1], np.log(batches[1]["sigma"]))
 
     drawn = az_swiss.plot_batches(merged, model=model, reference=batches[0])
     assert [ax.get_title() for ax in drawn[:, 0]] == ["mu", "sigma"]
-    grid, density, _ = statistics.kde(batches[1]["sigma"].ravel())
-    np.testing.assert_allclose(drawn[1, 0].lines[1].get_ydata(), density, rtol=1e-4)
+    assert_is_density(drawn[1, 0].lines[1], batches[1]["sigma"])
 
     with pytest.raises(ValueError, match=r"sigma: merged in a model's .*Pass the model as model="):
         az_swiss.plot_batches(merged, reference=batches[0])
@@ -321,8 +320,7 @@ def test_elements_are_chosen_without_the_model_too():
     merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
     axes = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"})
     assert [ax.get_title() for ax in axes[:, 0]] == ["u[b] (unconstrained)"]
-    _, density, _ = statistics.kde(np.log(batches[1]["u"].sel(k="b").values).ravel())
-    np.testing.assert_allclose(axes[0, 0].lines[1].get_ydata(), density, rtol=1e-4)
+    assert_is_density(axes[0, 0].lines[1], np.log(batches[1]["u"].sel(k="b").values))
     pyplot.close("all")
 
 
@@ -383,3 +381,30 @@ def test_a_simplex_for_each_group_in_another_order_than_the_models():
         with pytensor.config.change_flags(cxx="", mode="FAST_COMPILE"):
             found.append(density.log_prior(opened.rows()))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+def test_moments_plan_and_apply_with_the_model(batches, tmp_path):
+    model, options = build_all(), {"kind": "inflated", "transforms": {"angle": None}}
+    named = {f"s{k}": batch for k, batch in enumerate(batches)}
+    _, parts = in_parts(named, tmp_path, {"model": model}, model=model, **options)
+    assert_parts_of(parts, az_swiss.merge(named, model=model, **options))
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"]])
+def test_parts_have_elements_and_deterministics_in_the_order_of_the_merge(labels):
+    model = scaled_model(labels)
+    named = {"north": scaled_batch(0), "south": scaled_batch(1).isel(k=[1, 0])}
+    _, parts = in_parts(named, applied={"model": model}, model=model, kind="inflated")
+    assert_parts_of(parts, az_swiss.merge(named, model=model, kind="inflated"))
+
+
+def test_a_circle_needs_the_draws_of_all_batches(batches):
+    with pytest.raises(ValueError, match=r"variable angle: on a circle.*\{\"angle\": None\}"):
+        az_swiss.moments(batches[0], model=build_all())
+
+
+def test_the_model_must_be_passed_to_apply(batches):
+    model, none = build_all(), {"angle": None}
+    plan = az_swiss.plan([az_swiss.moments(batches[0], model=model, transforms=none)])
+    with pytest.raises(ValueError, match="pass that model as model="):
+        plan.apply(batches[0])

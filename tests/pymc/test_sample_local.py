@@ -127,6 +127,11 @@ def test_refine_and_certify_find_the_rows_again(merged):
     assert groups_of(certified)["swiss_certificate"].attrs["status"] != "not certified"
 
 
+def test_a_time_for_single_batches_is_refused_where_there_are_rounds():
+    with pytest.raises(ValueError, match=r"sampled in rounds.*Leave timeout= out, or pass nuts_"):
+        az_swiss.sample(scaled_groups, TABLE, timeout=60, **SHORT)
+
+
 def test_the_stages_one_by_one(quick):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few draws
@@ -201,11 +206,18 @@ def test_loo_is_that_of_a_full_run(merged, full, uncompiled):
     assert abs(elpd[0] + 480 * 1.42) < 100
 
 
+# of the product of N(0, 3^2) and N(1, .05^2)
+NARROW_SD = (1 / 9 + 400) ** -0.5
+NARROW_MEAN = 400 * NARROW_SD**2
+
+
 def odd_groups(batch, effects="normal", extra=None, dims=True):
     """Build models of odd effects."""
     codes, names = pd.factorize(batch["site"])
     with pm.Model(coords={"site": names} if dims else None) as model:
-        level, slope = pm.Normal("level", 0, 3), pm.Normal("slope", 0, 2)
+        narrow = extra == "narrow prior"
+        level = pm.Normal("level", *((NARROW_MEAN, NARROW_SD) if narrow else (0, 3)))
+        slope = pm.Normal("slope", 0, 2)
         tau = pm.HalfNormal("tau", 1)
         size = {"dims": "site"} if dims else {"shape": len(names)}
         if effects == "non-centred":
@@ -219,8 +231,8 @@ def odd_groups(batch, effects="normal", extra=None, dims=True):
             effect = pm.Normal("effect", 0, tau, **size) + pm.Normal("other", 0, 1e-3, **size)
         else:
             effect = pm.Normal("effect", 0, tau, **size)
-        if extra == "shared potential":
-            pm.Potential("nothing", 0 * level)
+        if extra == "potential":
+            pm.Potential("narrow", -((level - 1) ** 2) / (2 * 0.05**2))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that missing outcomes are imputed
             mean = level + slope * batch["x"].to_numpy() + effect[codes]
@@ -244,9 +256,16 @@ def test_effects_of_other_forms(effects):
 
 
 def test_potentials_of_the_prior_count_once():
-    build = partial(odd_groups, extra="shared potential")
-    merged = az_swiss.sample(build, TABLE, certify=False, **SHORT)
-    assert_right(merged)
+    """A Potential narrows the prior as the same factor in the prior itself does."""
+    options = {"certify": False, **SHORT}
+    as_potential, as_prior = (
+        groups_of(az_swiss.sample(partial(odd_groups, extra=extra), TABLE, **options))["posterior"]
+        for extra in ("potential", "narrow prior")
+    )
+    found, expected = as_potential["level"], as_prior["level"]
+    # each run's batches have 480 draws; of means, and of standard deviations
+    assert abs(float(found.mean() - expected.mean()) / float(expected.std())) < 6 / np.sqrt(480)
+    assert abs(float(found.std() / expected.std()) - 1) < 6 / np.sqrt(2 * 480)
 
 
 @pytest.mark.slow
