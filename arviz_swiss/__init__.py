@@ -1,28 +1,32 @@
 """Merge the posteriors of data batches into one: SwISS for ArviZ.
 
-Importing this package imports neither ArviZ nor PyMC nor matplotlib; what needs PyMC is imported at
-its first use.
+Names and rooms are imported at their first use: importing this package imports nothing else, and
+PyMC is imported by what needs it.
 """
 
 import importlib
-from typing import Any
+import importlib.util
+from typing import TYPE_CHECKING, Any
 
-from arviz_swiss.checking.compare_methods import compare_methods
-from arviz_swiss.checking.discrepancy import discrepancy
-from arviz_swiss.checking.report import report
-from arviz_swiss.checking.summary import summary
-from arviz_swiss.correcting.certify import certify
-from arviz_swiss.correcting.refine import refine
-from arviz_swiss.correcting.resample import resample
-from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.merge import merge
-from arviz_swiss.merging.subposteriors import subposteriors
-from arviz_swiss.parallel.batch_error import BatchError
-from arviz_swiss.parallel.partition import partition
-from arviz_swiss.plots.plot_batches import plot_batches
-from arviz_swiss.plots.plot_compare_methods import plot_compare_methods
-from arviz_swiss.plots.plot_maps import plot_maps
-from arviz_swiss.plots.plot_shift import plot_shift
+if TYPE_CHECKING:
+    from arviz_swiss.checking.compare_methods import compare_methods
+    from arviz_swiss.checking.discrepancy import discrepancy
+    from arviz_swiss.checking.report import report
+    from arviz_swiss.checking.summary import summary
+    from arviz_swiss.correcting.certify import certify
+    from arviz_swiss.correcting.refine import refine
+    from arviz_swiss.correcting.resample import resample
+    from arviz_swiss.data.messages import MergeWarning
+    from arviz_swiss.merging.merge import merge
+    from arviz_swiss.merging.moments import moments
+    from arviz_swiss.merging.plan import plan
+    from arviz_swiss.merging.subposteriors import subposteriors
+    from arviz_swiss.parallel.batch_error import BatchError
+    from arviz_swiss.parallel.partition import partition
+    from arviz_swiss.plots.plot_batches import plot_batches
+    from arviz_swiss.plots.plot_compare_methods import plot_compare_methods
+    from arviz_swiss.plots.plot_maps import plot_maps
+    from arviz_swiss.plots.plot_shift import plot_shift
 
 __version__ = "0.1.0"
 
@@ -37,6 +41,9 @@ __all__ = [
     # conquer
     "merge",
     "subposteriors",
+    # where data may not meet
+    "moments",
+    "plan",
     # check
     "report",
     "summary",
@@ -55,20 +62,48 @@ __all__ = [
     "MergeWarning",
 ]
 
-_NEED_PYMC = ("fractionate", "inflate", "sample", "sample_batches")
+# Where each of them stands; in `arviz_swiss.pymc` those that need PyMC.
+_HOMES = {
+    "BatchError": "parallel.batch_error",
+    "fractionate": "pymc",
+    "inflate": "pymc",
+    "partition": "parallel.partition",
+    "sample": "pymc",
+    "sample_batches": "pymc",
+    "merge": "merging.merge",
+    "subposteriors": "merging.subposteriors",
+    "moments": "merging.moments",
+    "plan": "merging.plan",
+    "report": "checking.report",
+    "summary": "checking.summary",
+    "compare_methods": "checking.compare_methods",
+    "discrepancy": "checking.discrepancy",
+    "plot_batches": "plots.plot_batches",
+    "plot_shift": "plots.plot_shift",
+    "plot_maps": "plots.plot_maps",
+    "plot_compare_methods": "plots.plot_compare_methods",
+    "refine": "correcting.refine",
+    "certify": "correcting.certify",
+    "resample": "correcting.resample",
+    "MergeWarning": "data.messages",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NEED_PYMC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        if name.startswith("_") or importlib.util.find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module(f"{__name__}.{name}")
     try:
-        module = importlib.import_module("arviz_swiss.pymc")
+        module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
     except ModuleNotFoundError as error:
+        if _HOMES[name] != "pymc":
+            raise
         raise ImportError(
             f'{name} needs PyMC, and {error.name} is not installed: pip install "arviz-swiss[pymc]"'
         ) from error
-    return getattr(module, name)
+    return globals().setdefault(name, getattr(module, name))
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NEED_PYMC})
+    return sorted({*globals(), *__all__})

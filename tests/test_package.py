@@ -1,3 +1,4 @@
+import ast
 import re
 import subprocess
 import sys
@@ -8,15 +9,45 @@ import pytest
 
 import arviz_swiss
 
+INIT = Path(arviz_swiss.__file__)
 API_PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 
 
-@pytest.mark.parametrize(
-    "package", ["arviz", "arviz_base", "pymc", "pytensor", "numba", "matplotlib"]
-)
-def test_import_is_light(package):
-    code = f"import sys, arviz_swiss; sys.exit({package!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+HEAVY = ["arviz", "arviz_base", "pymc", "pytensor", "numba", "matplotlib"]
+
+
+def loaded_by(code):
+    """Return the modules that are loaded after this code, by names of packages."""
+    code = f"{code}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(ran.stdout.split())
+
+
+def test_import_imports_nothing_else():
+    loaded = loaded_by("import arviz_swiss")
+    assert "arviz_swiss" in loaded
+    assert loaded.isdisjoint([*HEAVY, "numpy", "scipy", "pandas", "xarray"])
+
+
+def test_names_that_do_not_need_them_import_no_arviz_pymc_or_matplotlib():
+    names = [name for name, home in arviz_swiss._HOMES.items() if home != "pymc"]
+    loaded = loaded_by(f"from arviz_swiss import {', '.join(names)}")
+    assert "scipy" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_type_checkers_are_told_the_homes_of_names():
+    (block,) = (node for node in ast.parse(INIT.read_text()).body if isinstance(node, ast.If))
+    told = {each.name: node.module for node in block.body for each in node.names}
+    homes = {name: f"arviz_swiss.{home}" for name, home in arviz_swiss._HOMES.items()}
+    assert told == {name: home for name, home in homes.items() if home != "arviz_swiss.pymc"}
+    assert set(homes) == set(arviz_swiss.__all__)
+
+
+def test_rooms_are_there_without_an_import_of_their_own():
+    assert loaded_by("import arviz_swiss; arviz_swiss.data.flatten") >= {"xarray"}
+    with pytest.raises(AttributeError, match="no attribute 'cellar'"):
+        arviz_swiss.cellar  # noqa: B018
 
 
 def test_version_is_the_installed_one():
