@@ -1,6 +1,6 @@
 """Measure accuracy and cost of `az_swiss.sample` with effects of groups, against all rows at once.
 
-    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10]
+    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10] [--first]
     python benchmarks/hierarchical.py --growth [--batches 10] [--quick]
 
 Whole is `pm.sample` with nutpie, 2 chains of 1000 draws after 1000 of warm-up; divided is
@@ -9,8 +9,9 @@ its own with empty compilation caches; CPU and wall-clock seconds hold everythin
 with a long run of all rows, which is made once and kept in FOLDER. Shared parameters are compared
 in unconstrained space, where ``chance`` is what two samples of as many effective draws would show;
 of the effects of groups that is the root mean square of one over the root of the effective draws.
-Figures of the divided runs of several repeats are medians. ``--growth`` fits how CPU time grows
-with the number of groups, and ``--quick`` takes few of them, to try it out.
+``--first`` samples the batches one by one too, which rounds must not cost more than. Figures of the
+divided runs of several repeats are medians. ``--growth`` fits how CPU time grows with the number of
+groups, and ``--quick`` takes few of them, to try it out.
 """
 
 import argparse
@@ -22,13 +23,14 @@ from typing import NamedTuple
 import fresh
 import numpy as np
 import references
+import xarray as xr
 from growth import print_growth
 from hierarchies import HIERARCHIES
 
 import arviz_swiss as az_swiss
 from arviz_swiss.data import statistics
 
-CHAINS, DRAWS = 4, 5000
+CHAINS = 4
 GROUPS, QUICK_GROUPS, ROWS = (100, 300, 1000, 3000, 10_000), (30, 60, 120), 20
 COLUMNS = "{:>14}{:>8}{:>8}{:>9}{:>9}{:>9}{:>13}{:>8}{:>8}{:>8}{:>13}{:>9}{:>8}{:>14}"
 HEAD = (
@@ -88,9 +90,10 @@ def load_reference(name, problem, size, data, arguments):
     path = Path(arguments.references) / f"hierarchical-{name}-{size[0]}x{size[1]}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        settings = {"chains": CHAINS, "cores": arguments.cores, "draws": DRAWS}
+        draws = problem.reference_draws
+        settings = {"chains": CHAINS, "cores": arguments.cores, "draws": draws}
         with tempfile.TemporaryDirectory() as caches:
-            run = fresh.run("whole", name, data, caches, random_seed=2013, **settings)
+            run = fresh.run("reference", name, data, caches, random_seed=2013, **settings)
         np.savez(path, **reference_of(run, problem)._asdict())
     with np.load(path) as file:
         arrays = {field: file[field] for field in Reference._fields}
@@ -99,10 +102,10 @@ def load_reference(name, problem, size, data, arguments):
 
 def reference_of(run, problem):
     shared, effects = split(run, problem)
-    rhats = [statistics.convergence(run.draws[..., j])[0] for j in range(run.draws.shape[-1])]
+    rhats = statistics.convergence(run.draws).rhat
     sizes = [statistics.effective_size(effects[..., j]) for j in range(effects.shape[-1])]
     mean, sd = effects.mean(axis=(0, 1)), effects.std(axis=(0, 1), ddof=1)
-    return Reference(shared, mean, sd, np.array(sizes), max(rhats))
+    return Reference(shared, mean, sd, np.array(sizes), float(rhats.max()))
 
 
 def split(run, problem):
@@ -121,34 +124,44 @@ def split(run, problem):
 def measure(name, problem, data, reference, arguments):
     """Print the whole run, and for each number of batches the divided one and what must hold."""
 
-    def runs(label, way, **settings):
+    def runs(label, way, copies=1, **settings):
         found = []
         for seed in range(arguments.repeats):
             with tempfile.TemporaryDirectory() as caches:
                 run = fresh.run(way, name, data, caches, random_seed=seed, **settings)
-            found.append(figures_of(run, problem, reference))
+            found.append(figures_of(run, problem, reference, copies))
         figures = medians(found)
         print_row(label, figures)
         return figures
 
     whole = runs("whole", "whole", cores=arguments.cores)
     for batches in arguments.batches or problem.batches:
-        divided = runs(f"{batches} batches", "divided", groups="site", batches=batches)
+        settings = {"groups": "site", "batches": batches, "draws": problem.draws}
+        divided = runs(f"{batches} batches", "divided", copies=batches, **settings)
         print(f"    certificate: {', '.join(divided['verdict'])}")
         if divided["stages"]:
             stages = (f"{stage} {cpu:.1f}" for stage, cpu in divided["stages"].items())
             print(f"    CPU s by stage: {', '.join(stages)}")
-        print_checks(f"{batches} batches", problem, whole, divided)
+        first = None
+        if arguments.first:
+            settings = {"groups": "site", "batches": batches, "random_seed": 0}
+            with tempfile.TemporaryDirectory() as caches:
+                first = fresh.run("batches", name, data, caches, **settings).cpu
+        print_checks(f"{batches} batches", problem, whole, divided, first)
 
 
-def figures_of(run, problem, reference):
-    """Return cost, effective draws and accuracy of a run."""
+def figures_of(run, problem, reference, copies):
+    """Return cost, effective draws and accuracy of a run.
+
+    The effects of a group are drawn with its own batch, and moved along with the shared parameters
+    of all others: as many `copies` of the same draws as there are batches, which count once.
+    """
     shared, effects = split(run, problem)
-    distances = az_swiss.discrepancy({"theta": shared}, {"theta": reference.shared})
+    distances = az_swiss.discrepancy(as_dataset(shared), as_dataset(reference.shared))
     ratios = shared.std(axis=(0, 1), ddof=1) / reference.shared.std(axis=(0, 1), ddof=1)
     shifts = shared.mean(axis=(0, 1)) - reference.shared.mean(axis=(0, 1))
     sizes = references.effective_draws(run)
-    own = sizes[-effects.shape[-1] :]
+    own = sizes[-effects.shape[-1] :] / copies
     effect_shifts = (effects.mean(axis=(0, 1)) - reference.mean) / reference.sd
     effect_ratios = effects.std(axis=(0, 1), ddof=1) / reference.sd
     return {
@@ -174,6 +187,11 @@ def figures_of(run, problem, reference):
         "verdict": run.facts.get("verdict", "none"),
         "stages": run.facts.get("cpu_seconds", {}),
     }
+
+
+def as_dataset(draws):
+    """Return draws with their axes named: merged effects may have more chains than draws."""
+    return xr.Dataset({"theta": (("chain", "draw", "parameter"), draws)})
 
 
 def medians(found):
@@ -208,8 +226,8 @@ def print_row(label, figures):
     )
 
 
-def print_checks(label, problem, whole, divided):
-    """Print what must hold of a divided run."""
+def print_checks(label, problem, whole, divided, first=None):
+    """Print what must hold of a divided run; `first` are CPU seconds of sampling batches alone."""
     sd_error = max(1 - divided["sd_low"], divided["sd_high"] - 1)
     near = divided["mahalanobis"] <= 2 * divided["mahalanobis_chance"]
     alike = divided["iad"] <= 1.3 * divided["iad_chance"]
@@ -248,6 +266,10 @@ def print_checks(label, problem, whole, divided):
         ]
     if problem.times:
         checks.append(cheaper(problem.times, whole, divided))
+    if first is not None:
+        rounds = divided["stages"]["refine"]
+        text = f"rounds {rounds:.1f} CPU s, the first sampling of all batches {first:.1f}"
+        checks.append((text, rounds <= first))
     for text, holds in checks:
         print(f"  {'holds ' if holds else 'MISSED'}  {label}: {text}", flush=True)
 
@@ -291,6 +313,7 @@ if __name__ == "__main__":
     parser.add_argument("--references", metavar="FOLDER")
     parser.add_argument("--cores", type=int, default=2, help="of the runs of all rows")
     parser.add_argument("--quick", action="store_true", help="few groups, to try it out")
+    parser.add_argument("--first", action="store_true", help="also batches sampled alone, by NUTS")
     parser.add_argument("--growth", action="store_true", help="CPU time by number of groups")
     options = parser.parse_args()
     if unknown := set(options.cases) - set(HIERARCHIES):

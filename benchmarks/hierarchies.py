@@ -12,8 +12,10 @@ class Hierarchy(NamedTuple):
     `load` takes the numbers of groups and of rows in each, and returns named arrays; `build` takes
     these. `names` are the model's parameters, the `effects` of groups last. `positive` maps shared
     parameters to their elements that are positive, None for all: there the unconstrained space is
-    that of logarithms. `hard` is a posterior that is skewed itself, and `times` how many times less
-    CPU time an effective draw is to take.
+    that of logarithms. `hard` is a posterior that is skewed itself, `times` how many times less CPU
+    time an effective draw is to take, `draws` how many a divided run has in all, and
+    `reference_draws` how many each chain of a reference has, of the model that `build_reference`
+    makes where `build`'s is hard to sample.
     """
 
     title: str
@@ -27,6 +29,9 @@ class Hierarchy(NamedTuple):
     positive: dict[str, tuple[int, ...] | None]
     hard: bool = False
     times: float | None = None
+    draws: int = 4000
+    reference_draws: int = 5000
+    build_reference: Callable[..., Any] | None = None
 
 
 def sites(size):
@@ -98,6 +103,24 @@ def build_intercepts(data):
         beta = pm.Normal("beta", 0, 2.5, shape=data["X"].shape[1])
         tau = pm.HalfNormal("tau", 1)
         effect = pm.Normal("effect", 0, tau, dims="site")
+        logits = pm.Data("X", data["X"]) @ beta + effect[pm.Data("place", places)]
+        pm.Bernoulli("y", logit_p=logits, observed=pm.Data("outcome", data["y"]))
+    return model
+
+
+def build_non_centred(data):
+    """Return the same regression, whose effects are the scale times a standard normal variable.
+
+    Where the scale may be close to zero, chains move through this form, and get stuck in the other.
+    """
+    import pymc as pm
+
+    labels, places = labels_and_places(data)
+    with pm.Model(coords={"site": labels}) as model:
+        beta = pm.Normal("beta", 0, 2.5, shape=data["X"].shape[1])
+        tau = pm.HalfNormal("tau", 1)
+        white = pm.Normal("white", 0, 1, dims="site")
+        effect = pm.Deterministic("effect", tau * white, dims="site")
         logits = pm.Data("X", data["X"]) @ beta + effect[pm.Data("place", places)]
         pm.Bernoulli("y", logit_p=logits, observed=pm.Data("outcome", data["y"]))
     return model
@@ -192,6 +215,7 @@ HIERARCHIES = {
         simulate_hard,
         **INTERCEPTS,
         hard=True,
+        build_reference=build_non_centred,
     ),
     "large": Hierarchy(
         "the paper's mixed effects, Table 1",
@@ -204,5 +228,9 @@ HIERARCHIES = {
         "effect",
         {"square1": None, "square2": None},
         times=3,
+        # as many effective draws of an effect as the run of all rows has
+        draws=20_000,
+        # of 200,000 rows
+        reference_draws=1500,
     ),
 }

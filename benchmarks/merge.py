@@ -13,6 +13,7 @@ virtual machine that gives freed memory back to its host.
 import resource
 import tracemalloc
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.data import containers, flatten, unflatten
 
 SIZES = [(10, 5000, 80), (20, 40000, 28), (100, 10000, 100), (10, 2000, 500)]
-TARGETS = [2.0, 2.0, 2.0, 3.5]
+TARGETS = [1.6, 1.6, 1.3, 3.5]
 CHAINS = 4
 
 
@@ -70,7 +71,7 @@ def time_merge(batches, draws, parameters):
             np.matmul(array, maps.T, out=moved)
 
     functions = (bare, lambda: az_swiss.merge(idatas, kind="inflated"))
-    repeats, calls = (4, 1) if batches * draws * parameters > 5e7 else (15, 2)
+    repeats, calls = (6, 1) if batches * draws * parameters > 5e7 else (20, 2)
     times = [[cpu(function, calls) for function in functions] for _ in range(repeats)]
     return tuple(Seconds(*np.min(column, axis=0)) for column in zip(*times, strict=True))
 
@@ -99,18 +100,29 @@ def memory_ratio(batches=10, draws=20000, parameters=50):
     return peak / (output + output / batches)
 
 
-def time_numpyro(batches=10, draws=5000, parameters=80):
-    """Print the ratio to numpyro's consensus, where numpyro is installed."""
+def time_numpyro():
+    """Print CPU seconds of our consensus and of numpyro's, jitted, in double precision."""
     try:
+        import jax
         from numpyro.infer.hmc_util import consensus
     except ImportError:
         print("numpyro is not installed: no comparison with its consensus")
         return
-    idatas = make_batches(batches, draws, parameters)
-    arrays = [{"theta": flatten(idata).values.reshape(-1, parameters)} for idata in idatas]
-    theirs = min(cpu(lambda: consensus(arrays)["theta"].block_until_ready()).all for _ in range(5))
-    ours = min(cpu(lambda: az_swiss.merge(idatas, kind="inflated")).all for _ in range(5))
-    print(f"numpyro consensus {theirs:.3f}s, merge {ours:.3f}s: {theirs / ours:.1f} times ours")
+    jax.config.update("jax_enable_x64", True)
+    jitted = jax.jit(consensus)
+    for size in SIZES[:3]:
+        idatas = make_batches(*size)
+        arrays = [jax.numpy.asarray(flatten(idata).values.reshape(-1, size[2])) for idata in idatas]
+        functions = (
+            lambda arrays=arrays: jax.block_until_ready(jitted(arrays)),
+            partial(az_swiss.merge, idatas, kind="fractionated", method="consensus"),
+        )
+        difference = np.abs(functions[0]() - flatten(functions[1]()).values.reshape(-1, size[2]))
+        assert difference.max() < 1e-10
+        times = [[cpu(function, 1) for function in functions] for _ in range(5)]
+        theirs, ours = np.min([[each.all for each in pair] for pair in times], axis=0)
+        name = " x ".join(str(number) for number in size)
+        print(f"{name}: numpyro {theirs:.3f}s, consensus {ours:.3f}s, ratio {theirs / ours:.2f}")
 
 
 class Seconds(NamedTuple):

@@ -114,7 +114,7 @@ def effective_draws(run):
     """Return the effective draws of each parameter; weighted draws have one number for all."""
     parameters = run.draws.shape[-1]
     if run.log_weights is None:
-        return np.array([statistics.convergence(run.draws[..., j])[1] for j in range(parameters)])
+        return statistics.convergence(run.draws).bulk
     weights = np.exp(run.log_weights)
     return np.full(parameters, weights.sum() ** 2 / (weights**2).sum())
 

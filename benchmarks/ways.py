@@ -34,6 +34,12 @@ def whole(problem, data, random_seed, **settings):
     return Found(stack(found.posterior, problem.names), columns_of(found.posterior, problem.names))
 
 
+def reference(problem, data, random_seed, **settings):
+    """All rows in a long run by nutpie."""
+    build = problem.build_reference or problem.build
+    return whole(problem._replace(build=build), data, random_seed, **settings)
+
+
 def default(problem, data, random_seed):
     """All rows with whatever PyMC's own defaults are."""
     import pymc as pm
@@ -54,6 +60,18 @@ def divided(problem, data, random_seed, **settings):
     groups = containers.read(merged).groups
     facts = facts_of(groups) | columns_of(groups["posterior"], problem.names)
     return Found(stack(groups["posterior"], problem.names), facts)
+
+
+def batches(problem, data, random_seed, **settings):
+    """Batches sampled with nutpie and a full warm-up, to be merged; the draws of the first."""
+    import arviz_swiss as az_swiss
+
+    arguments = {"kind": "fractionated", "nuts_sampler": "nutpie", "progressbar": False}
+    found = az_swiss.sample_batches(
+        problem.build, data, **arguments | settings, random_seed=random_seed
+    )
+    posterior = found[0]["posterior"]
+    return Found(stack(posterior, problem.names), columns_of(posterior, problem.names))
 
 
 def facts_of(groups):
@@ -151,7 +169,10 @@ def columns_of(posterior, names):
     return {"columns": {name: int(posterior[name][0, 0].size) for name in names}}
 
 
-WAYS = {way.__name__: way for way in (whole, default, divided, advi, pathfinder, laplace, imports)}
+WAYS = {
+    way.__name__: way
+    for way in (whole, reference, default, divided, batches, advi, pathfinder, laplace, imports)
+}
 
 
 def main(way, problem, data, output, settings):

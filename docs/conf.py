@@ -35,6 +35,8 @@ def schema_page():
         if group in schema.ATTRIBUTES:
             parts.append(table(schema.ATTRIBUTES[group], "attribute"))
     parts += ["## `posterior` of a batch\n", table(schema.BATCH_ATTRIBUTES, "attribute")]
+    parts += ["## Files of `moments` and `plan`\n", table(schema.FILE_GROUPS, "group")]
+    parts.append(table(schema.FILE_ATTRIBUTES, "attribute"))
     return "\n".join(parts)
 
 

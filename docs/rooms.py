@@ -4,6 +4,7 @@ Run ``python docs/rooms.py``: it writes docs/_static/rooms.png and prints the nu
 """
 
 import ast
+import itertools
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,7 @@ ROOMS = {
     "correcting": "rounds, weights, certificate",
     "plots": "pictures",
     "pymc": "all that imports PyMC",
+    "cli": "the command line",
 }
 # The one import that goes up: what other rooms ask of a PyMC model.
 DOOR = ("merging", "pymc")
@@ -61,27 +63,30 @@ def count_imports() -> Counter:
 
 def draw(counts: Counter) -> plt.Figure:
     """Draw a box a room, the ground at the bottom, and beside it what the room imports."""
-    figure, ax = plt.subplots(figsize=(11, 10), layout="constrained")
     rooms = list(ROOMS)
-    for row, room in enumerate(rooms):
-        box = plt.Rectangle((0, row + 0.06), 6.2, 0.86, facecolor="#EAF3FA", edgecolor="#0072B2")
+    names = [textwrap.fill(", ".join(files_of(room)), 86) for room in rooms]
+    heights = [0.45 + 0.135 * (text.count("\n") + 1) for text in names]
+    floors = [0.0, *itertools.accumulate(heights)]
+    figure, ax = plt.subplots(figsize=(11, 1.1 * floors[-1] + 1), layout="constrained")
+    for room, text, floor, height in zip(rooms, names, floors, heights, strict=False):
+        middle, head = floor + height / 2, floor + height - 0.2
+        box = plt.Rectangle((0, floor + 0.05), 6.2, height - 0.1, fc="#EAF3FA", ec="#0072B2")
         ax.add_patch(box)
-        ax.text(0.1, row + 0.78, room, weight="bold", va="center", fontsize=12)
-        ax.text(1.45, row + 0.78, ROOMS[room], va="center", fontsize=9, color="#444444")
-        names = textwrap.fill(", ".join(files_of(room)), 92)
-        ax.text(0.1, row + 0.62, names, va="top", fontsize=7, family="monospace")
+        ax.text(0.1, head, room, weight="bold", va="center", fontsize=12)
+        ax.text(1.45, head, ROOMS[room], va="center", fontsize=9, color="#444444")
+        ax.text(0.1, head - 0.14, text, va="top", fontsize=7, family="monospace")
         for column, other in enumerate(rooms):
             if count := counts[room, other]:
                 x = 6.65 + 0.48 * column
                 colour = "#D55E00" if (room, other) == DOOR else "#0072B2"
-                ax.plot(x, row + 0.49, "s", markersize=24, color=colour, alpha=0.25)
-                ax.text(x, row + 0.49, count, ha="center", va="center", fontsize=10)
+                ax.plot(x, middle, "s", markersize=24, color=colour, alpha=0.25)
+                ax.text(x, middle, count, ha="center", va="center", fontsize=10)
     for column, other in enumerate(rooms):
         x = 6.65 + 0.48 * column
-        ax.text(x, len(rooms) + 0.05, other, rotation=60, ha="left", va="bottom", fontsize=9)
+        ax.text(x, floors[-1] + 0.05, other, rotation=60, ha="left", va="bottom", fontsize=9)
     ax.text(6.4, -0.12, "so many imports from ...; orange: the one door that leads up", fontsize=9)
     ax.set_xlim(-0.05, 6.8 + 0.5 * len(rooms))
-    ax.set_ylim(-0.3, len(rooms) + 0.75)
+    ax.set_ylim(-0.3, floors[-1] + 0.75)
     ax.axis("off")
     return figure
 

@@ -17,6 +17,7 @@ Sub-posteriors of three sorts:
 import hashlib
 import inspect
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ import numpy as np
 import pandas as pd
 import results
 
+import arviz_swiss as az_swiss
 from arviz_swiss.parallel.partition import partition as split
 from arviz_swiss.parallel.partition import take
 
@@ -35,6 +37,7 @@ SHARED = ["beta", "Sigma"]
 SAMPLED = ["beta", "square1", "square2", "below"]
 ELEMENTS = ["11", "12", "22"]
 SORTS = ("fractionated", "inflated", "total_size")
+REFINED = "refined"
 # A bandwidth ten times the default in 13 dimensions.
 WIDE = 20.0
 # Where the variables that are sampled are merged: in unconstrained space.
@@ -162,15 +165,17 @@ def sample(data: pd.DataFrame, setting: Setting, sort: str, partition: int) -> l
 
     The last two sorts bring their own power: each of their batches is sampled as if it were all.
     """
-    folder = results.draws_folder("mixed_effects", setting, f"{sort}-{partition}")
-    if sort in ("full", "fractionated"):
-        batches = 1 if sort == "full" else setting.batches
-        return _sample(build, data, batches, setting, partition, folder)
+    if sort == "full":
+        folder = _folder(setting, sort, partition)
+        return _shared_of(_sample(build, data, 1, setting, partition, folder))
+    if sort == "fractionated":
+        return _shared_of(sample_fractionated(data, setting, partition))
+    folder = _folder(setting, sort, partition)
     index = split(data, setting.batches, groups="group", random_seed=partition)
     parts = {folder / f"batch-{b}": take(data, rows) for b, rows in enumerate(index)}
     if sort == "total_size":
         return [_sample_wrongly(part, setting, partition, path) for path, part in parts.items()]
-    return [
+    sampled = [
         _sample(
             lambda batch: build(replicate(batch, setting.batches)),
             part,
@@ -178,17 +183,28 @@ def sample(data: pd.DataFrame, setting: Setting, sort: str, partition: int) -> l
             setting,
             partition,
             path,
-        )[0]
+        )
         for path, part in parts.items()
     ]
+    return [shared for one in sampled for shared in _shared_of(one)]
 
 
-def _sample(build_batch, data, batches, setting, random_seed, folder) -> list[dict]:
+def sample_fractionated(data: pd.DataFrame, setting: Setting, partition: int) -> list[Any]:
+    """Return the sampled batches of whole groups, the effects of their groups included."""
+    folder = _folder(setting, "fractionated", partition)
+    return _sample(build, data, setting.batches, setting, partition, folder)
+
+
+def _folder(setting: Setting, sort: str, partition: int) -> Path:
+    return results.draws_folder("mixed_effects", setting, f"{sort}-{partition}")
+
+
+def _sample(build_batch, data, batches, setting, random_seed, folder) -> list[Any]:
     from arviz_swiss.pymc import sample_batches
 
     # nutpie's chains run beside one another in threads too, which need not import PyMC anew.
     with ThreadPoolExecutor(2) as executor:
-        idatas = sample_batches(
+        return sample_batches(
             build_batch,
             data,
             batches=batches,
@@ -203,7 +219,10 @@ def _sample(build_batch, data, batches, setting, random_seed, folder) -> list[di
             random_seed=random_seed,
             progressbar=False,
         )
-    return [_shared(one) for one in idatas]
+
+
+def _shared_of(idatas: list[Any]) -> list[dict]:
+    return [_shared(idata) for idata in idatas]
 
 
 def _sample_wrongly(data: pd.DataFrame, setting: Setting, random_seed: int, path: Path) -> dict:
@@ -265,6 +284,8 @@ def run(setting: Setting, progressbar: bool = True) -> pd.DataFrame:
                 f"sd_{name}": np.mean(_sd(merged[name]) / _sd(reference[name])) for name in SHARED
             }
             rows.append({"method": method, **methods.score(merged, reference), **ratios})
+        if sort == "fractionated":
+            rows.append(refine(data, setting, partition, reference))
         return rows
 
     units = [
@@ -275,13 +296,40 @@ def run(setting: Setting, progressbar: bool = True) -> pd.DataFrame:
     return results.collect(results.open_store("mixed_effects", setting), units, one, progressbar)
 
 
+def refine(data: pd.DataFrame, setting: Setting, partition: int, reference: dict) -> dict:
+    """Merge the sampled batches by SwISS, refine in rounds, certify; return the row of measures."""
+    quiet = {"random_seed": partition, "progressbar": False}
+    merged = methods.merge(sample_fractionated(data, setting, partition), kind="fractionated")
+    with warnings.catch_warnings():
+        # What the certificate says is a figure of the page.
+        warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        source = {"build": build, "data": data}
+        refined = az_swiss.refine(merged, **source, **quiet)
+        certified = az_swiss.certify(refined, **source, **quiet)
+    verdict = certified["swiss_certificate"].attrs["status"]
+    measured = methods.score(with_sigma(refined["posterior"]), reference)
+    return {"method": REFINED, **measured, "verdict": verdict}
+
+
+def certificates(rows: pd.DataFrame) -> str:
+    """Say what the certificates of the refined merges were."""
+    verdicts = rows.loc[rows["method"] == REFINED, "verdict"].value_counts()
+    found = ", ".join(f"{verdict} {count}" for verdict, count in verdicts.items())
+    return results.text(
+        f"""The last row is the SwISS merge after `refine`, which samples each batch again with what
+        the others say of the shared parameters as its prior, in a few short rounds. What `certify`
+        says of it, in how many partitions: {found}."""
+    )
+
+
 def _sd(draws: np.ndarray) -> np.ndarray:
     return draws.reshape(-1, draws.shape[-1]).std(axis=0)
 
 
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the paper's Table 1, from fractionated sub-posteriors."""
-    return results.comparison(rows[rows["sort"] == "fractionated"], methods.PAPER_NAMES, PAPER)
+    names = methods.PAPER_NAMES | {REFINED: "SwISS, refined"}
+    return results.comparison(rows[rows["sort"] == "fractionated"], names, PAPER)
 
 
 def wide_kernels(setting: Setting) -> str:
@@ -322,6 +370,7 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
         parts=[
             results.markdown(table(rows)),
             methods.floor_sentence(rows),
+            certificates(rows),
             wide_kernels(setting),
             results.text(
                 """Measured on the fixed effects and the three elements of Sigma, merged in
