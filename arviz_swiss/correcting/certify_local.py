@@ -193,13 +193,15 @@ def _doubting_reach(certificate: xr.Dataset, reaches: Sequence[Reach]) -> xr.Dat
 def _limited(certificate: xr.Dataset) -> xr.Dataset:
     """Certify nothing by integrals that are not known well enough."""
     noise, khats = float(certificate["integral_noise"]), certificate["group_khat"]
-    if noise <= MOST_NOISE and float(khats.max()) <= WORST_GROUP:
+    worst = int(np.argmax(khats.values))  # NaN, which nothing is known of, before all numbers
+    khat = float(khats[worst])
+    if noise <= MOST_NOISE and khat <= WORST_GROUP:
         return certificate
-    worst = str(khats["batch_label"].values[int(khats.argmax())])
+    where = f'as in batch "{khats["batch_label"].values[worst]}", ' if not khat <= WORST_GROUP else ""
     verdict = Verdict(
         NOT_CERTIFIED,
-        f'integrals over the variables of some groups, as in batch "{worst}", are not known well '
-        f"enough to weigh draws by (k-hat {float(khats.max()):.2f}, noise {noise:.2g})",
+        f"integrals over the variables of some groups, {where}are not known well enough to weigh "
+        f"draws by (k-hat {khat:.2f}, noise {noise:.2g})",
         "write these variables so that they are nearer to normal given the shared ones",
     )
     return certificate.assign_attrs(verdict._asdict())

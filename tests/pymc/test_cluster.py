@@ -3,6 +3,7 @@
 import os
 import signal
 
+import dask
 import distributed
 import numpy as np
 import pandas as pd
@@ -24,9 +25,11 @@ TABLE["y"] = 1 + 2 * TABLE["x"] + RNG.normal(size=1200)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0"
-    ) as cluster:
+    # by default Dask gives up a worker whose process is not back after 15 seconds, as on a busy
+    # machine it may not be
+    patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"})
+    workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with patience, distributed.LocalCluster(**workers) as cluster:
         yield cluster
 
 

@@ -1,7 +1,10 @@
 """sample_batches where batches end their process or hang, and results without rows."""
 
 import os
+import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pymc as pm
@@ -50,27 +53,31 @@ def test_a_timeout_is_a_number_of_seconds(quick, timeout):
         quick(mean_only, batches=2, timeout=timeout)
 
 
-def test_an_interrupt_tells_how_to_keep_what_is_finished(quick, tmp_path):
+@pytest.mark.parametrize("saves", [False, True])
+def test_an_interrupt_tells_how_to_keep_what_is_finished(quick, tmp_path, saves):
+    calls, is_caught = [], threading.Event()
+
     def interrupted(batch):
         model = mean_only(batch)
         calls.append(model)
         if len(calls) == 3 + 2:  # three models are built before sampling
-            raise_in_caller()
+            signal.raise_signal(signal.SIGINT)
+            is_caught.wait(60)
         return model
 
-    def raise_in_caller():
-        import signal
-
-        signal.raise_signal(signal.SIGINT)
-        time.sleep(1)
-
-    for folder, hint in ((None, "with folder= they would be"), (tmp_path, "the same call goes on")):
-        calls: list = []
-        with pytest.raises(KeyboardInterrupt) as caught:
-            quick(interrupted, batches=4, folder=folder, random_seed=1)
-        (note,) = caught.value.__notes__
-        assert "of 4 batches were finished" in note
-        assert hint in note
+    folder, hint = (
+        (tmp_path, "the same call goes on") if saves else (None, "with folder= they would be")
+    )
+    # a thread of its own, so that no batch of another test is behind it
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            with pytest.raises(KeyboardInterrupt) as caught:
+                quick(interrupted, batches=4, folder=folder, random_seed=1, executor=pool)
+        finally:
+            is_caught.set()
+    (note,) = caught.value.__notes__
+    assert "1 of 4 batches were finished" in note
+    assert hint in note
 
 
 @pytest.mark.slow
@@ -92,7 +99,7 @@ def test_a_batch_that_ends_its_process_and_one_that_hangs_cost_no_other(tmp_path
     settings = {"draws": 20, "tune": 20, "chains": 1, "nuts_sampler": "pymc", "random_seed": 1}
     settings |= {"progressbar": False, "folder": tmp_path}
     with pytest.raises(BatchError, match=r"2 of 5 batches failed: b3 \(ProcessEnded") as caught:
-        sample_batches(troubled, DATA, batches=5, timeout=100, **settings)
+        sample_batches(troubled, DATA, batches=5, timeout=40, **settings)
     assert isinstance(caught.value.failed["b3"], ProcessEnded)
     assert isinstance(caught.value.failed["b4"], TooLong)
     assert list(caught.value.idatas) == ["b0", "b1", "b2"]
