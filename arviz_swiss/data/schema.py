@@ -15,6 +15,7 @@ DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
 SITES = "swiss_sites"
+REDRAWN = "swiss_redrawn"
 PILOT = "swiss_pilot"
 RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
@@ -159,6 +160,7 @@ GROUPS = {
     DIAGNOSTICS: "What the batches' moments tell about the merge.",
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
     SITES: "What each batch says of the shared parameters, where `refine` sampled batches anew.",
+    REDRAWN: "Of draws that `refine` made anew by the exact density of the shared parameters.",
     PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
     RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
@@ -273,6 +275,13 @@ VARIABLES = {
         "cavity_shift": "That precision times its mean, seen from `cavity_mean`.",
         "skewness": "What the batches' scores tell of the skewness of each parameter.",
         "skewness_error": "Monte Carlo error of that.",
+    },
+    REDRAWN: {
+        "log_density": "Log density of the shared parameters at each draw, up to a constant.",
+        "khat": "Pareto k-hat of the weights by which draws were resampled.",
+        "effective_size": "Equally weighted draws that the weighted ones were worth.",
+        "proposed": "How many were weighed.",
+        "reshaped": "Parameters whose posterior is far from Gaussian.",
     },
     PILOT: {
         "mean": "Mean of the Gaussian.",
