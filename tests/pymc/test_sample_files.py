@@ -21,6 +21,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.correcting import evaluation
 from arviz_swiss.correcting.batch_model import BatchModel
 from arviz_swiss.data import containers
+from arviz_swiss.parallel import splitting
 from arviz_swiss.parallel.batch_rows import BatchRows
 from arviz_swiss.parallel.splitting import split
 from arviz_swiss.parallel.tables import opened_table
@@ -269,6 +270,77 @@ def test_a_run_that_is_killed_while_it_samples_goes_on(path, tmp_path):
     merged = az_swiss.sample(build, path, folder=run, **{**SHORT, "batches": 8})
     assert {file: file.stat().st_mtime_ns for file in (run / "swiss_rows").iterdir()} == kept
     assert groups_of(merged)["swiss_certificate"].attrs["status"] == "certified"
+
+
+OTHER = """
+import sys, time
+from arviz_swiss.parallel.splitting import split
+from arviz_swiss.parallel.tables import opened_table
+with opened_table(sys.argv[1], sys.argv[2]) as table:
+    split(table, int(sys.argv[3]), random_seed=3)
+    print("divided", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def another_process(path, tmp_path):
+    """Let another process divide the rows into so many batches by the seed 3, and not end."""
+    begun = []
+
+    def begin(batches):
+        command = [sys.executable, "-W", "ignore", "-c", OTHER, path, tmp_path / "run", batches]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        begun.append(subprocess.Popen(list(map(str, command)), text=True, **pipes))
+        assert begun[-1].stdout.readline() == "divided\n"
+
+    yield begin
+    for process in begun:
+        process.communicate()
+
+
+@pytest.mark.parametrize("moment", ["_find", "_scatter"])
+def test_another_process_divides_the_rows_at_once(
+    moment, path, tmp_path, monkeypatch, another_process
+):
+    """Before this one has looked for them, and while it divides them."""
+    function = getattr(splitting, moment)
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(splitting, moment, function)
+        another_process(4)
+        return function(*arguments)
+
+    monkeypatch.setattr(splitting, moment, overtaken)
+    options = {**SHORT, "random_seed": None, "refine": False, "certify": False}
+    merged = az_swiss.sample(build, path, folder=tmp_path / "run", **options)
+    assert groups_of(merged)["posterior"].attrs["swiss_random_seed"] == "3"
+
+
+def test_another_process_divides_the_rows_otherwise(path, tmp_path, monkeypatch, another_process):
+    scatter = splitting._scatter
+
+    def overtaken(*arguments):
+        another_process(5)
+        return scatter(*arguments)
+
+    monkeypatch.setattr(splitting, "_scatter", overtaken)
+    with pytest.raises(ValueError, match="other settings: batches: 5 → 4"):
+        az_swiss.sample(build, path, folder=tmp_path / "run", **{**SHORT, "random_seed": None})
+
+
+def test_rows_that_another_process_has_replaced_are_not_sampled(
+    path, tmp_path, monkeypatch, another_process
+):
+    def overtaken(folder, settings):
+        shutil.rmtree(folder / "swiss_rows")
+        another_process(4)
+        return create(folder, settings)
+
+    create = running.store.create_settings
+    monkeypatch.setattr(running.store, "create_settings", overtaken)
+    with pytest.raises(ValueError, match="has divided the rows in .* otherwise meanwhile"):
+        az_swiss.sample(build, path, folder=tmp_path / "run", **{**SHORT, "random_seed": 4})
 
 
 MEMORY = """
