@@ -205,7 +205,7 @@ def _sample_missing(
             local=checked.local,
             seeds=tuple(int(value) >> 1 for value in seeds[label].generate_state(2)),
             attrs=run.all_attrs,
-            keep_data=limits.keep_data and not isinstance(run.data, Split),
+            keep_data=limits.keep_data,
             model=model,
             pilot=sampled.pilot,
         )

@@ -134,11 +134,26 @@ def test_batches_are_sampled_without_their_rows_in_a_task(path, tmp_path, monkey
 def test_sample_batches_divides_as_partition_does(path):
     idatas = az_swiss.sample_batches(
         build, path, batches=2, draws=20, tune=20, chains=1, random_seed=5,
-        nuts_sampler="pymc", progressbar=False,
+        nuts_sampler="pymc", progressbar=False, keep_data=True,
     )  # fmt: skip
-    sizes = [groups_of(idata)["posterior"].attrs["swiss_size"] for idata in idatas]
-    assert sizes == [index.size for index in az_swiss.partition(path, 2, random_seed=5)]
-    assert sum(sizes) == ROWS
+    indices = az_swiss.partition(path, 2, random_seed=5)
+    assert sum(index.size for index in indices) == ROWS
+    for idata, index in zip(idatas, indices, strict=True):
+        groups = groups_of(idata)
+        assert groups["posterior"].attrs["swiss_size"] == index.size
+        np.testing.assert_array_equal(groups["observed_data"]["y"], TABLE["y"][index])
+        np.testing.assert_array_equal(groups["constant_data"]["x"], TABLE["x"][index])
+
+
+def test_rows_of_files_are_kept_on_request(path, monkeypatch):
+    def stop(*_, limits, **__):
+        raise InterruptedError(str(limits.keep_data))
+
+    monkeypatch.setattr(sys.modules["arviz_swiss.pymc.sample_batches"], "run_batches", stop)
+    for data, default in ((path, "False"), (TABLE, "True")):
+        for options, kept in (({}, default), ({"keep_data": True}, "True")):
+            with pytest.raises(InterruptedError, match=kept):
+                az_swiss.sample_batches(build, data, batches=2, **options)
 
 
 def test_refine_and_certify_find_the_rows_again(path, merged, folder, tmp_path):
