@@ -88,9 +88,7 @@ def attributed_power(batch: Batch) -> float | None:
     return float(power) if isinstance(power, Real) else None
 
 
-def check_told_powers(
-    batches: Sequence[Batch], powers: Any, told: Sequence[float | None]
-) -> None:
+def check_told_powers(batches: Sequence[Batch], powers: Any, told: Sequence[float | None]) -> None:
     """Refuse powers other than those that the moments of the batches tell."""
     values = _from_argument(batches, powers)
     assert values is not None

@@ -114,16 +114,16 @@ def sample_batches(
     Returns
     -------
     list of InferenceData or DataTree
-        One per batch, in order, each with the groups ``posterior``, ``sample_stats``, and by
-        `keep_data` ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
-        ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
-        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
-        ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
-        ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
-        ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify`` (where they are names
-        of columns) and ``swiss_shared``, by which `refine` and `certify` find the rows of each
-        batch again; ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and
-        ``swiss_pymc_version``.
+        One per batch, in order, each with the groups ``posterior`` and ``sample_stats``, by
+        `keep_data` ``observed_data`` and ``constant_data``, and for "full_prior" ``prior``.
+        Attributes of ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``,
+        ``swiss_size``, ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``,
+        ``sampled_variables``, and ``swiss_local`` where variables belong to one batch alone. Others
+        tell where it comes from: ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the
+        rows of all batches), ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify``
+        (where they are names of columns) and ``swiss_shared``, by which `refine` and `certify` find
+        the rows of each batch again; ``swiss_settings`` (of its folder, as JSON), ``swiss_version``
+        and ``swiss_pymc_version``.
 
     Raises
     ------

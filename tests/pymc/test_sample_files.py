@@ -210,7 +210,8 @@ def test_densities_are_let_go_unless_there_is_room(path, tmp_path, monkeypatch):
 
 
 def effects(rows):
-    sites, index = np.unique(rows["site"], return_inverse=True)
+    labels = rows["site"] if "site" in rows.columns else rows.index
+    sites, index = np.unique(labels, return_inverse=True)
     with pm.Model(coords={"site": sites}) as model:
         mu, tau = pm.Normal("mu", 0, 10), pm.HalfNormal("tau", 2)
         effect = pm.Normal("effect", mu, tau, dims="site")
@@ -220,9 +221,11 @@ def effects(rows):
     return model
 
 
-def test_groups_are_whole_and_in_the_order_of_all_rows(path):
+def test_groups_are_whole_and_in_the_order_of_all_rows(tmp_path):
+    """Also where pandas has written them as the index of a frame."""
     options = {**SHORT, "batches": 2, "groups": "site"}
-    merged = az_swiss.sample(effects, path, **options)
+    TABLE.set_index("site").to_parquet(tmp_path / "rows.parquet")
+    merged = az_swiss.sample(effects, tmp_path / "rows.parquet", **options)
     posterior = groups_of(merged)["posterior"]
     assert posterior["site"].values.tolist() == sorted(TABLE["site"].unique())
     assert groups_of(merged)["swiss_certificate"].attrs["status"] == "certified"
@@ -354,7 +357,7 @@ def test_rows_that_another_process_has_replaced_are_not_sampled(
 
     create = running.store.create_settings
     monkeypatch.setattr(running.store, "create_settings", overtaken)
-    with pytest.raises(ValueError, match="has divided the rows in .* otherwise meanwhile"):
+    with pytest.raises(ValueError, match=r"has divided the rows in .* otherwise meanwhile"):
         az_swiss.sample(build, path, folder=tmp_path / "run", **{**SHORT, "random_seed": 4})
 
 
