@@ -1,6 +1,8 @@
 """moments, plan and apply: the same as merge, where draws do not meet."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,3 +213,12 @@ def test_the_plan_warns_as_merge_does(random_batches):
         az_swiss.plan(told)
     assert by_merge
     assert [str(w.message) for w in by_plan] == [str(w.message) for w in by_merge]
+
+
+def test_the_page_about_it_runs(tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "apart.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    assert_parts_of(names["parts"], az_swiss.merge(names["draws"], kind="inflated"))
