@@ -131,11 +131,8 @@ def test_batches_are_sampled_without_their_rows_in_a_task(path, tmp_path, monkey
     assert max(len(pickle.dumps(task.data)) for task in tasks) < 1000
 
 
-def test_sample_batches_divides_as_partition_does(path):
-    idatas = az_swiss.sample_batches(
-        build, path, batches=2, draws=20, tune=20, chains=1, random_seed=5,
-        nuts_sampler="pymc", progressbar=False, keep_data=True,
-    )  # fmt: skip
+def test_sample_batches_divides_as_partition_does(path, quick):
+    idatas = quick(build, path, batches=2, random_seed=5, keep_data=True)
     indices = az_swiss.partition(path, 2, random_seed=5)
     assert sum(index.size for index in indices) == ROWS
     for idata, index in zip(idatas, indices, strict=True):
