@@ -22,6 +22,8 @@ UNCONSTRAINED = "unconstrained_"
 # Groups of what `moments` and `plan` return, and of their files.
 MOMENTS = "swiss_moments"
 PLAN = "swiss_plan"
+# What files that hold no draws are, by the group that tells it.
+SENT = {PLAN: "a plan", MOMENTS: "moments"}
 VARIABLES_OF_DRAWS = "swiss_variables"
 VARIABLES_OF_MERGE = "swiss_merge_variables"
 PRIOR_DRAWS = "swiss_prior"

@@ -81,6 +81,8 @@ def write_into(
     length = combine.kept_length(batches)
     dtypes = combine.dtypes_of(batches, frame.layout.names)
     beside = find_beside(flat, summary.moments, length, attrs)
+    if beside.moves is not None:
+        beside = beside._replace(moves=beside.moves._replace(residuals={}))
     chains = sum(batch.sizes[0] for batch in batches)
     with stores.written_whole(target) as store:
         start = 0

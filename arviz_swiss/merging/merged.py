@@ -367,6 +367,8 @@ def open_merged(merged: Any, group: str) -> Merged:
     """Read a merged object; refuse any other."""
     contents = read_whole(merged, group)
     groups = contents.groups
+    if sent := [what for key, what in schema.SENT.items() if key in groups]:
+        raise ValueError(f"not a merged object: {sent[0]}, which holds no draws. Pass {MERGED}.")
     if group not in groups and schema.TRANSFORM in groups:
         raise ValueError(
             f'the merged object has no group "{group}": group= must be the one that was merged. '
