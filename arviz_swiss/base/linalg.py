@@ -6,6 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, lapack
 
+# OpenBLAS has faster products of at most so many multiplications where registers are wide
+# (AVX-512); of so few columns they are faster than half of a long product.
+SMALL_PRODUCT = 1_000_000
+NARROW = 40
+
 
 class Spectrum(NamedTuple):
     """Eigenvalues and -vectors of W_b = L' V_b L, the batch's covariance seen from the pooled."""
@@ -23,7 +28,9 @@ class AffineMap(NamedTuple):
 
 
 def add_outer(rows: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Add rows' X'X to the upper triangle of `total`, a Fortran-ordered matrix, in place."""
+    """Add rows' X'X to `total`, Fortran-ordered, in place: to its upper triangle at least."""
+    if rows.shape[1] <= NARROW:
+        return blas.dgemm(1.0, rows.T, rows.T, beta=1.0, c=total, trans_b=1, overwrite_c=1)
     return blas.dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
 
 
@@ -33,8 +40,9 @@ def add_product(rows: np.ndarray, scale: np.ndarray, total: np.ndarray) -> None:
 
 
 def mirror(upper: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix whose upper triangle is given, the rest being zero."""
-    full = upper + upper.T
+    """Return the symmetric matrix whose upper triangle is given."""
+    full = np.triu(upper, 1)
+    full += full.T
     np.fill_diagonal(full, np.diag(upper))
     return full
 

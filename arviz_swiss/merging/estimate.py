@@ -15,7 +15,7 @@ from arviz_swiss.base import linalg
 from arviz_swiss.base.effective import centred_squares, quick_squares_effective_size
 from arviz_swiss.base.gaussian import Glance, Moments, correction
 from arviz_swiss.data import statistics
-from arviz_swiss.data.layout import Layout, as_rows, gather, gather_all, row_blocks
+from arviz_swiss.data.layout import Layout, as_rows, centred_blocks, gather_all
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.batches import NO_BATCH, Batch, load_arrays
 from arviz_swiss.merging.match import Matched, check_labels, match_to
@@ -142,18 +142,13 @@ def sample_moments(
     """
     count = matrices[0].shape[0]
     centre = np.concatenate([matrix[0].astype(float) for matrix in matrices])
-    blocks = row_blocks(count, layout.size)
-    buffer = np.empty((blocks[0].stop, layout.size))
-    centres = np.tile(centre, len(buffer))
-    total = np.zeros((layout.size, layout.size), order="F")
-    sums = np.zeros(layout.size)
+    total = np.zeros((layout.size + 1, layout.size + 1), order="F")
     with np.errstate(invalid="ignore", over="ignore"):
-        for block in blocks:
-            rows = gather(matrices, layout, block, centres, buffer)
+        for _, rows in centred_blocks(matrices, layout, centre):
             total = linalg.add_outer(rows, total)
-            sums += np.ones(rows.shape[0]) @ rows
-        offset = sums / count
-        covariance = linalg.mirror(total)
+        # the last column is of ones
+        offset = total[:-1, -1] / count
+        covariance = linalg.mirror(total[:-1, :-1])
         constant = np.diag(covariance) == 0
         covariance -= count * np.outer(offset, offset)
         covariance /= max(count - 1, 1)

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -165,14 +165,30 @@ def take_together(data: Any, indices: Sequence[Any], most: int | None = None) ->
     return take(data, np.sort(np.concatenate(list(indices))))
 
 
-def packed(data: Any, index: Any) -> Any:
-    """Return what a worker needs to have the rows of a batch: themselves, or where they are."""
-    return index if isinstance(index, BatchRows) else take(data, index)
+class RowsHere(NamedTuple):
+    """Rows of data in this process, which nobody has copied yet."""
+
+    data: Any
+    index: Any
+
+    def load(self) -> Any:
+        """Select the rows."""
+        return take(self.data, self.index)
+
+
+def packed(data: Any, index: Any, *, stays_here: bool = False) -> Any:
+    """Return what a worker needs to have the rows of a batch: themselves, or where they are.
+
+    A task that `stays_here`, in this process, waits without a copy of its rows.
+    """
+    if isinstance(index, BatchRows):
+        return index
+    return RowsHere(data, index) if stays_here else take(data, index)
 
 
 def unpacked(rows: Any) -> Any:
     """Return the rows of a batch in the worker that has got them, or where they are."""
-    return rows.load() if isinstance(rows, BatchRows) else rows
+    return rows.load() if isinstance(rows, BatchRows | RowsHere) else rows
 
 
 def row_count(data_or_n: Any) -> int:

@@ -192,11 +192,13 @@ def _sample_missing(
 
     def task_of(label: str) -> Task:
         # models cannot all be pickled: other processes build theirs again
-        model = held.get(label)
+        model, data = held.get(label), None
+        if model is None:
+            data = packed(run.data, run.indices[label], stays_here=threads)
         return Task(
             label=label,
             build=build,
-            data=None if model is not None else packed(run.data, run.indices[label]),
+            data=data,
             rows=len(run.indices[label]),
             total=total,
             settings=settings,

@@ -80,10 +80,15 @@ def test_map_loses_no_digits_to_scale():
     np.testing.assert_allclose(scaled / np.outer(scale, 1 / scale), plain, atol=1e-11)
 
 
-def test_add_outer_accumulates():
-    rows = np.random.default_rng(0).standard_normal((7, 3))
-    total = linalg.add_outer(rows, linalg.add_outer(rows, np.zeros((3, 3), order="F")))
-    np.testing.assert_allclose(linalg.mirror(total), 2 * rows.T @ rows)
+@pytest.mark.parametrize("columns", [3, linalg.NARROW, linalg.NARROW + 1])
+def test_add_outer_accumulates(columns):
+    rows = np.random.default_rng(0).standard_normal((50, columns))
+    empty = np.zeros((columns, columns), order="F")
+    total = linalg.add_outer(rows, linalg.add_outer(rows, empty))
+    assert np.shares_memory(total, empty)
+    full = linalg.mirror(total)
+    np.testing.assert_allclose(full, 2 * rows.T @ rows, atol=1e-12)
+    np.testing.assert_array_equal(full, full.T)
 
 
 def test_dependent_names_the_combination():

@@ -5,7 +5,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arviz_swiss.base.linalg import AffineMap
+from arviz_swiss.base.linalg import NARROW, SMALL_PRODUCT, AffineMap
 from arviz_swiss.data import flatten, unflatten
 from arviz_swiss.data.layout import (
     gather,
@@ -133,6 +133,12 @@ def test_draws_that_arviz_extracts_are_flattened(to_container):
 def test_row_blocks_cover_all_rows_once(rows, parameters):
     covered = np.concatenate([np.arange(rows)[block] for block in row_blocks(rows, parameters)])
     np.testing.assert_array_equal(covered, np.arange(rows))
+
+
+@pytest.mark.parametrize("columns", [5, 29, NARROW])
+def test_blocks_of_few_columns_make_small_products(columns):
+    longest = max(block.stop - block.start for block in row_blocks(100_000, columns))
+    assert 500 < longest <= SMALL_PRODUCT / columns**2
 
 
 def test_rows_are_gathered():

@@ -1,5 +1,7 @@
 """Tests of arviz_swiss.partition."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arviz_swiss.parallel.partition import partition, row_count, take
+from arviz_swiss.parallel.partition import packed, partition, row_count, take, unpacked
 
 
 def is_partition(indices, n_rows):
@@ -236,3 +238,18 @@ def test_what_may_be_rows_or_columns_is_refused():
         partition(columns, 2)
     with pytest.raises(TypeError, match="got only their number of rows, 40"):
         take(40, [0, 1])
+
+
+def test_rows_of_a_task_that_stays_here_are_copied_when_they_are_unpacked():
+    data, index = np.arange(500_000.0).reshape(50_000, 10), np.arange(0, 50_000, 2)
+    tracemalloc.start()
+    waiting = [packed(data, index, stays_here=True) for _ in range(4)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < data.nbytes / 100
+    np.testing.assert_array_equal(unpacked(waiting[0]), data[index])
+
+
+def test_rows_of_a_task_that_leaves_go_along():
+    data = np.arange(10.0)
+    np.testing.assert_array_equal(packed(data, np.array([3, 5])), [3.0, 5.0])
