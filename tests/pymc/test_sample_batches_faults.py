@@ -108,7 +108,7 @@ def test_a_batch_that_ends_its_process_and_one_that_hangs_cost_no_other(tmp_path
     settings = {"draws": 20, "tune": 20, "chains": 1, "nuts_sampler": "pymc", "random_seed": 1}
     settings |= {"progressbar": False, "folder": tmp_path}
     with pytest.raises(BatchError, match=r"2 of 5 batches failed: b3 \(ProcessEnded") as caught:
-        sample_batches(troubled, DATA, batches=5, timeout=40, **settings)
+        sample_batches(troubled, DATA, batches=5, timeout=25, **settings)
     assert isinstance(caught.value.failed["b3"], ProcessEnded)
     assert isinstance(caught.value.failed["b4"], TooLong)
     assert list(caught.value.idatas) == ["b0", "b1", "b2"]
