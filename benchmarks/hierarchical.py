@@ -154,14 +154,15 @@ def figures_of(run, problem, reference, copies):
     """Return cost, effective draws and accuracy of a run.
 
     The effects of a group are drawn with its own batch, and moved along with the shared parameters
-    of all others: as many `copies` of the same draws as there are batches, which count once.
+    of all others: as many `copies` of the same draws as there are batches, which count once. Draws
+    that were made anew are no copies.
     """
     shared, effects = split(run, problem)
     distances = az_swiss.discrepancy(as_dataset(shared), as_dataset(reference.shared))
     ratios = shared.std(axis=(0, 1), ddof=1) / reference.shared.std(axis=(0, 1), ddof=1)
     shifts = shared.mean(axis=(0, 1)) - reference.shared.mean(axis=(0, 1))
     sizes = references.effective_draws(run)
-    own = sizes[-effects.shape[-1] :] / copies
+    own = sizes[-effects.shape[-1] :] / (1 if run.facts.get("redrawn") else copies)
     effect_shifts = (effects.mean(axis=(0, 1)) - reference.mean) / reference.sd
     effect_ratios = effects.std(axis=(0, 1), ddof=1) / reference.sd
     return {

@@ -76,7 +76,7 @@ def batches(problem, data, random_seed, **settings):
 
 def facts_of(groups):
     """Return the verdict of the certificate, the seconds of each stage, and the pilot's moments."""
-    facts = {}
+    facts: dict = {"redrawn": "swiss_redrawn" in groups}
     if (certificate := groups.get("swiss_certificate")) is not None:
         facts["verdict"] = certificate.attrs["status"]
         if "khat" in certificate:
