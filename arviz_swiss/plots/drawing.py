@@ -16,6 +16,7 @@ import xarray as xr
 
 from arviz_swiss.data import containers
 from arviz_swiss.data.layout import Layout
+from arviz_swiss.merging.merged import Merged
 
 # Okabe and Ito's palette, which people with any colour vision can tell apart.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -29,7 +30,10 @@ DOT, CROSS = "C0", "C3"
 # Shown of many parameters when nobody chose any; of those chosen, as many as ArviZ draws.
 MOST_PARAMETERS = 12
 MOST_TICKS = 30
+MOST_DECADES = 6
 TITLE_WIDTH = 26
+# What is drawn along these follows aesthetics.
+FOLLOWING = {"batch", "method"}
 DOTS_AN_INCH, LETTERS_AN_INCH = 100, 12
 
 # The extras that bring each backend.
@@ -79,20 +83,43 @@ class Choice(NamedTuple):
 
 
 def choose(
-    positions: np.ndarray, scores: np.ndarray, why: str, is_selected: bool, panels: int = 1
+    positions: np.ndarray,
+    scores: np.ndarray,
+    why: str,
+    is_selected: bool,
+    *,
+    panels: int = 1,
+    most: int = MOST_PARAMETERS,
 ) -> Choice:
     """Return the parameters to show, in their order: of too many, those with the highest scores.
 
-    `why` says what the scores are, `panels` how many each parameter takes.
+    `why` says what the scores are, `panels` how many each parameter takes. Selected ones are shown
+    as long as ArviZ would.
     """
     limit = containers.rc_param("plot.max_subplots") or len(positions) * panels
-    most = int(limit) // panels if is_selected else MOST_PARAMETERS
+    most = int(limit) // panels if is_selected else most
     if len(positions) <= most:
         return Choice(positions, "")
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     kept = np.sort(np.argsort(-scores, kind="stable")[:most])
     caption = f"{most} of {len(positions)} parameters: {why}. Choose others with var_names."
     return Choice(positions[kept], caption)
+
+
+def chance_scatter(merged: Merged) -> np.ndarray:
+    """Return how far chance scatters the batches' means, in sds, (batch, parameter)."""
+    maps = merged.maps
+    variances = np.diagonal(maps["covariance"].values, axis1=1, axis2=2)
+    chance = maps["power"].values[:, None] * variances
+    chance = chance - np.diag(maps["pooled_covariance"].values)
+    return np.sqrt(np.maximum(chance, 0.0) * float(maps["stands_for"]))
+
+
+def beyond_chance(merged: Merged) -> np.ndarray:
+    """Return the largest distance of a batch from the merged mean over its scatter by chance."""
+    away = np.abs(merged.maps["mean"].values - merged.maps["pooled_mean"].values)
+    scatter = chance_scatter(merged)
+    return np.divide(away, scatter, out=np.zeros_like(away), where=scatter > 0).max(axis=0)
 
 
 @dataclass(frozen=True)
@@ -120,8 +147,8 @@ class Drawing:
     ) -> None:
         """Draw one visual in every facet that its data have.
 
-        Where the data have the dimension `batch`, the visual follows the aesthetics that are mapped
-        to its dimensions, unless `aes_by_visuals` says otherwise.
+        What is drawn of batches or methods follows the aesthetics that are mapped to its
+        dimensions, unless `aes_by_visuals` says otherwise.
         """
         options = self.options(visual)
         if options is None or not data.size:
@@ -130,17 +157,27 @@ class Drawing:
         mapped = {
             name
             for name in known
-            if "batch" in data.dims and set(self.collection.aes[name].dims) <= set(data.dims)
+            if FOLLOWING & set(data.dims) and set(self.collection.aes[name].dims) <= set(data.dims)
         }
         wanted = known & set(self.aes_by_visuals.get(visual, mapped) or ())
         defaults = {name: value for name, value in defaults.items() if name not in wanted}
         self.collection.map(
             function,
             visual,
-            data=data.to_dataset(name=self.variable),
+            data=self._in_all_facets(data).to_dataset(name=self.variable),
             ignore_aes=known - wanted,
             **{**defaults, **options},
         )
+
+    def _in_all_facets(self, data: xr.DataArray) -> xr.DataArray:
+        """Return data with NaN in the facets that they have not, which arviz-plots leaves alone."""
+        facets = self.collection.viz.coords
+        labels = {
+            dim: facets[dim].values
+            for dim in data.dims
+            if dim in facets and not np.array_equal(facets[dim], data[dim])
+        }
+        return data.reindex(labels) if labels else data
 
     def legend(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """Put a legend below all facets: labels, and the lines that stand for them."""
@@ -361,11 +398,20 @@ def texts(values: Mapping[str, str], dim: str) -> xr.DataArray:
     )
 
 
-def points(x: Any, y: Any, dims: Sequence[str], coords: Mapping[str, Any]) -> xr.DataArray:
-    """Return x and y along `plot_axis`, last, behind these dimensions."""
-    x, y = np.broadcast_arrays(np.asarray(x, dtype=float), np.asarray(y, dtype=float))
-    values = np.stack([x, y], axis=-1)
-    return xr.DataArray(values, {**coords, "plot_axis": ["x", "y"]}, (*dims, "plot_axis"))
+def along(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
+    """Return x and y along `plot_axis`."""
+    x, y = xr.broadcast(x, y)
+    return xr.concat([x, y], "plot_axis").assign_coords(plot_axis=["x", "y"])
+
+
+def bars(low: xr.DataArray, high: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
+    """Return horizontal lines, from the low `point` to the high."""
+    return xr.concat([along(low, y), along(high, y)], "point")
+
+
+def poles(x: xr.DataArray, low: xr.DataArray, high: xr.DataArray) -> xr.DataArray:
+    """Return vertical lines, from the low `point` to the high."""
+    return xr.concat([along(x, low), along(x, high)], "point")
 
 
 def checked_ci_prob(ci_prob: float | None) -> float:
@@ -402,3 +448,17 @@ def some_ticks(count: int, first: Sequence[int]) -> list[int]:
         if all(abs(position - tick) >= gap for tick in ticks):
             ticks.append(position)
     return sorted(ticks)
+
+
+def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return where to put ticks on an axis of logarithms to the base of 10, and their labels.
+
+    Not all backends of arviz-plots have logarithmic axes.
+    """
+    decades = np.arange(np.floor(low), np.ceil(high) + 1)
+    places = decades[(decades >= low) & (decades <= high)]
+    if len(places) < 2:
+        places = np.add.outer(decades, np.log10([1, 2, 5])).ravel()
+        places = places[(places >= low) & (places <= high)]
+    places = places[:: -(-len(places) // MOST_DECADES)]
+    return places.tolist(), [f"{10**place:g}" for place in places]

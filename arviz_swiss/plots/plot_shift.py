@@ -75,8 +75,8 @@ def plot_shift(
         ArviZ's ``rcParams["plot.backend"]`` when absent.
     labeller : ArviZ labeller, optional
     aes_by_visuals : mapping of visual to aesthetics, optional
-        Those of batches follow all aesthetics that `pc_kwargs` map to their dimensions
-        ``parameter`` and ``batch``, others none.
+        Dots and intervals of batches follow all aesthetics that `pc_kwargs` map to their dimensions
+        ``parameter`` and ``batch``, such as ``aes={"color": ["batch"]}``; others follow none.
     visuals : mapping of visual to mapping or False, optional
         Keywords of single visuals, or False to leave them out: "merged_interval", "merged_mean",
         "scatter", "interval", "mean", "doubted_interval", "doubted", "title", "caption", "legend".
@@ -120,7 +120,7 @@ def plot_shift(
     width = norm.isf((1 - drawing.checked_ci_prob(ci_prob)) / 2)
     opened = open_merged(dt, group)
     positions = opened.positions(var_names, filter_vars, coords)
-    beyond = _beyond_chance(opened).max(axis=0)[positions]
+    beyond = drawing.beyond_chance(opened)[positions]
     is_selected = var_names is not None or coords is not None
     why = "those whose batches lie furthest beyond chance"
     shown, caption = drawing.choose(positions, beyond, why, is_selected)
@@ -136,7 +136,7 @@ def plot_shift(
         plot_collection=plot_collection,
         backend=backend,
         visuals=visuals,
-        aes_by_visuals=aes_by_visuals,
+        aes_by_visuals={"scatter": (), **(aes_by_visuals or {})},
         pc_kwargs=pc_kwargs,
         sharey=True,
     )
@@ -159,22 +159,6 @@ def _doubted(merged: Merged, report: Report | None) -> list[int]:
     return [merged.labels.index(label) for label in named_batches(findings)]
 
 
-def _scatter(merged: Merged) -> np.ndarray:
-    """Return how far chance scatters the batches' means, in sds, (batch, parameter)."""
-    maps = merged.maps
-    variances = np.diagonal(maps["covariance"].values, axis1=1, axis2=2)
-    chance = maps["power"].values[:, None] * variances
-    chance = chance - np.diag(maps["pooled_covariance"].values)
-    return np.sqrt(np.maximum(chance, 0.0) * float(maps["stands_for"]))
-
-
-def _beyond_chance(merged: Merged) -> np.ndarray:
-    """Return the batches' distances from the merged mean over their scatter by chance."""
-    away = np.abs(merged.maps["mean"].values - merged.maps["pooled_mean"].values)
-    scatter = _scatter(merged)
-    return np.divide(away, scatter, out=np.zeros_like(away), where=scatter > 0)
-
-
 def _intervals(merged: Merged, shown: np.ndarray, width: float) -> xr.Dataset:
     """Return means and half-widths of intervals, of the batches and of the merged posterior."""
     maps, present = merged.maps, merged.present_moments
@@ -184,7 +168,7 @@ def _intervals(merged: Merged, shown: np.ndarray, width: float) -> xr.Dataset:
         {
             "mean": (both, maps["mean"].values.T[shown]),
             "half": (both, width * np.sqrt(variances.T[shown])),
-            "scatter": (both, width * _scatter(merged).T[shown]),
+            "scatter": (both, width * drawing.chance_scatter(merged).T[shown]),
             "merged_mean": ("parameter", present.mean[shown]),
             "merged_half": ("parameter", width * np.sqrt(np.diag(present.covariance)[shown])),
             # the first batch is on top
@@ -201,30 +185,21 @@ def _draw(made: drawing.Drawing, data: xr.Dataset, is_doubted: np.ndarray) -> No
     interval = data["merged_mean"] + data["merged_half"] * ends
     made.add("merged_interval", drawing.upright_band, interval, color=drawing.SKY, alpha=0.35)
     made.add("merged_mean", drawing.upright, data["merged_mean"], color=drawing.BLACK, width=0.8)
-    bars = _bars(data["merged_mean"], data["scatter"], data["row"])
+    bars = _around(data["merged_mean"], data["scatter"], data["row"])
     made.add("scatter", drawing.lines, bars, color=drawing.GREY, width=thick / 2)
     for chosen, bar, dot, colour, marker, area in (
         (~is_doubted, "interval", "mean", drawing.BLUE, drawing.DOT, size),
-        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 2 * size),
+        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 3 * size),
     ):
         own = data.isel(batch=np.flatnonzero(chosen))
-        bars = _bars(own["mean"], own["half"], own["row"])
+        bars = _around(own["mean"], own["half"], own["row"])
         made.add(bar, drawing.lines, bars, color=colour, width=thick)
-        dots = _along(own["mean"], own["row"])
-        look = {"color": colour, "marker": marker, "size": area}
-        made.add(dot, drawing.scatter, dots, **look)
+        dots = drawing.along(own["mean"], own["row"])
+        made.add(dot, drawing.scatter, dots, color=colour, marker=marker, size=area)
 
 
-def _along(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
-    """Return x and y along `plot_axis`."""
-    x, y = xr.broadcast(x, y)
-    return xr.concat([x, y], "plot_axis").assign_coords(plot_axis=["x", "y"])
-
-
-def _bars(centre: xr.DataArray, half: xr.DataArray, row: xr.DataArray) -> xr.DataArray:
-    """Return horizontal lines, from their low `point` to their high."""
-    low, high = (_along(centre + sign * half, row) for sign in (-1, 1))
-    return xr.concat([low, high], "point")
+def _around(centre: xr.DataArray, half: xr.DataArray, row: xr.DataArray) -> xr.DataArray:
+    return drawing.bars(centre - half, centre + half, row)
 
 
 def _label_batches(made: drawing.Drawing, labels: Sequence[str], doubted: Sequence[int]) -> None:
