@@ -197,7 +197,9 @@ def _limited(certificate: xr.Dataset) -> xr.Dataset:
     khat = float(khats[worst])
     if noise <= MOST_NOISE and khat <= WORST_GROUP:
         return certificate
-    where = f'as in batch "{khats["batch_label"].values[worst]}", ' if not khat <= WORST_GROUP else ""
+    where = (
+        f'as in batch "{khats["batch_label"].values[worst]}", ' if not khat <= WORST_GROUP else ""
+    )
     verdict = Verdict(
         NOT_CERTIFIED,
         f"integrals over the variables of some groups, {where}are not known well enough to weigh "

@@ -29,8 +29,10 @@ DOT, CROSS = "C0", "C3"
 
 # Shown of many parameters when nobody chose any; of those chosen, as many as ArviZ draws.
 MOST_PARAMETERS = 12
-MOST_TICKS = 30
-MOST_DECADES = 6
+MOST_TICKS, MOST_BESIDE = 30, 10
+# Letters of a label that has others beside it.
+SHORT = 6
+FEWEST_DECADES, MOST_DECADES = 3, 6
 TITLE_WIDTH = 26
 # What is drawn along these follows aesthetics.
 FOLLOWING = {"batch", "method"}
@@ -142,9 +144,7 @@ class Drawing:
             return None
         return {} if given is True or given is None else dict(given)
 
-    def add(
-        self, visual: str, function: Callable, data: xr.DataArray, /, **defaults: Any
-    ) -> None:
+    def add(self, visual: str, function: Callable, data: xr.DataArray, /, **defaults: Any) -> None:
         """Draw one visual in every facet that its data have.
 
         What is drawn of batches or methods follows the aesthetics that are mapped to its
@@ -170,14 +170,16 @@ class Drawing:
         )
 
     def _in_all_facets(self, data: xr.DataArray) -> xr.DataArray:
-        """Return data with NaN in the facets that they have not, which arviz-plots leaves alone."""
+        """Return data in all facets: NaN, which arviz-plots leaves alone, or no text, in others."""
         facets = self.collection.viz.coords
         labels = {
             dim: facets[dim].values
             for dim in data.dims
             if dim in facets and not np.array_equal(facets[dim], data[dim])
         }
-        return data.reindex(labels) if labels else data
+        if not labels:
+            return data
+        return data.reindex(labels, fill_value="" if data.dtype == object else np.nan)
 
     def legend(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """Put a legend below all facets: labels, and the lines that stand for them."""
@@ -205,17 +207,27 @@ class Drawing:
         text = joint.join(textwrap.wrap(text, int(LETTERS_AN_INCH * self._width())))
         _set_figure_title(self.collection, text, **{"size": 11, **options})
 
-    def each(self, function: str, *args: Any, **facet: Any) -> None:
-        """Call a function of the backend, of everything that is no visual, on some panels or all.
-
-        The function is given by its name; `facet` are labels of the facets.
-        """
+    def each(
+        self, function: str, *args: Any, facet: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
+        """Call a function of the backend, by its name, on all panels or those of a facet."""
         plot = self.collection.viz["plot"]
         arrays = plot.data_vars.values() if isinstance(plot, xr.DataTree) else [plot]
         for array in arrays:
-            labels = {dim: label for dim, label in facet.items() if dim in array.dims}
+            labels = {dim: label for dim, label in (facet or {}).items() if dim in array.dims}
             for target in array.sel(labels).values.ravel():
-                getattr(self.module, function)(*args, target)
+                getattr(self.module, function)(*args, target, **options)
+
+    def label_batches(
+        self, labels: Sequence[str], first: Sequence[int], facet: Mapping[str, Any]
+    ) -> None:
+        """Label positions along x, those in `first` before others, upright where they are long."""
+        is_long = max(map(len, labels)) > SHORT
+        ticks = some_ticks(len(labels), first, MOST_TICKS if is_long else MOST_BESIDE)
+        options = {"rotation": 90} if is_long else {}
+        shown = [labels[tick] for tick in ticks]
+        self.each("xticks", ticks, shown, facet=facet, **options)
+        self.each("xlim", (-0.5, len(labels) - 0.5), facet=facet)
 
     @property
     def module(self) -> Any:
@@ -375,6 +387,12 @@ def fill(da: xr.DataArray, target: Any, **options: Any) -> Any:
     return _backend_of(target).fill_between_y(x, low, high, target, **options)
 
 
+def hist(da: xr.DataArray, target: Any, **options: Any) -> Any:
+    """Draw bars of a `height`, from `low` to `high` along `edge`."""
+    height, low, high = (da.sel(edge=edge).values for edge in ("height", "low", "high"))
+    return _backend_of(target).hist(height, low, high, target, **options)
+
+
 def title(da: xr.DataArray, target: Any, **options: Any) -> Any:
     """Put the text above a panel, in as many lines as it needs."""
     text = textwrap.fill(str(da.item()), options.pop("text_width", TITLE_WIDTH))
@@ -393,9 +411,7 @@ def y_label(da: xr.DataArray, target: Any, **options: Any) -> Any:
 
 def texts(values: Mapping[str, str], dim: str) -> xr.DataArray:
     """Return texts by their facet along `dim`, for titles and labels."""
-    return xr.DataArray(
-        np.array(list(values.values()), dtype=object), {dim: list(values)}, (dim,)
-    )
+    return xr.DataArray(np.array(list(values.values()), dtype=object), {dim: list(values)}, (dim,))
 
 
 def along(x: xr.DataArray, y: xr.DataArray) -> xr.DataArray:
@@ -438,11 +454,11 @@ def faintness(count: int) -> float:
     return float(np.clip(2.0 / np.sqrt(count), 0.15, 0.9))
 
 
-def some_ticks(count: int, first: Sequence[int]) -> list[int]:
+def some_ticks(count: int, first: Sequence[int], most: int = MOST_TICKS) -> list[int]:
     """Return as many positions as there is room to label, those in `first` before others."""
-    if count <= MOST_TICKS:
+    if count <= most:
         return list(range(count))
-    gap = -(-count // MOST_TICKS)
+    gap = -(-count // most)
     ticks: list[int] = []
     for position in [*first, *range(0, count, 2 * gap)]:
         if all(abs(position - tick) >= gap for tick in ticks):
@@ -455,10 +471,21 @@ def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
 
     Not all backends of arviz-plots have logarithmic axes.
     """
-    decades = np.arange(np.floor(low), np.ceil(high) + 1)
-    places = decades[(decades >= low) & (decades <= high)]
-    if len(places) < 2:
-        places = np.add.outer(decades, np.log10([1, 2, 5])).ravel()
-        places = places[(places >= low) & (places <= high)]
-    places = places[:: -(-len(places) // MOST_DECADES)]
-    return places.tolist(), [f"{10**place:g}" for place in places]
+    decades = 10.0 ** np.arange(np.floor(low), np.ceil(high) + 1)
+    values = np.empty(0)
+    for choice in (decades, np.multiply.outer(decades, [1, 2, 5]).ravel(), _multiples(low, high)):
+        if values.size < FEWEST_DECADES:
+            logs = np.log10(choice)
+            values = choice[(logs >= low) & (logs <= high)]
+    values = values[:: max(1, -(-values.size // MOST_DECADES))]
+    return np.log10(values).tolist(), [f"{value:.6g}" for value in values]
+
+
+def _multiples(low: float, high: float) -> np.ndarray:
+    """Return multiples of a round number between two logarithms, about four."""
+    span = max(10**high - 10**low, np.finfo(float).tiny)
+    rough = span / 4
+    unit = 10.0 ** np.floor(np.log10(rough))
+    step = unit * next(factor for factor in (1, 2, 5, 10) if factor * unit >= rough)
+    first = np.ceil(10**low / step)
+    return step * np.arange(first, first + np.floor(span / step) + 1)

@@ -113,7 +113,10 @@ def plot_compare_methods(
     made.add("title", drawing.title, drawing.texts(dict(zip(names, names, strict=True)), "measure"))
     if wanted:
         made.legend(
-            {"noise floor": {"color": drawing.GREY, "width": 8.0}, "merged": {"color": drawing.BLUE}}
+            {
+                "noise floor": {"color": drawing.GREY, "width": 8.0},
+                "merged": {"color": drawing.BLUE},
+            }
         )
     return made.collection
 
@@ -190,7 +193,7 @@ def _arrange(made: drawing.Drawing, drawn: xr.Dataset, is_log: xr.DataArray) -> 
         left = float(own.min()) - np.log10(2) if is_log[at] else 0.0
         right = high + 0.05 * (high - left) if high > left else left + 1.0
         edges[at] = left
-        made.each("xlim", (left, right), measure=measure)
+        made.each("xlim", (left, right), facet={"measure": measure})
         if is_log[at]:
-            made.each("xticks", *drawing.log_ticks(left, right), measure=measure)
+            made.each("xticks", *drawing.log_ticks(left, right), facet={"measure": measure})
     return edges

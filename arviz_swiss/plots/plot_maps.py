@@ -214,4 +214,6 @@ def _entries(labels: Sequence[str], few: bool) -> dict[str, dict[str, Any]]:
     entries = dict(zip(labels, drawing.CYCLE, strict=False))
     if not few:
         entries = {f"{len(labels)} batches": drawing.BLUE}
-    return {label: {"color": colour} for label, colour in [*entries.items(), ("merged", drawing.BLACK)]}
+    return {
+        label: {"color": colour} for label, colour in [*entries.items(), ("merged", drawing.BLACK)]
+    }
