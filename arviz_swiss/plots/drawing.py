@@ -37,6 +37,8 @@ TITLE_WIDTH = 26
 # What is drawn along these follows aesthetics.
 FOLLOWING = {"batch", "method"}
 DOTS_AN_INCH, LETTERS_AN_INCH = 100, 12
+# What an entry of a legend below a panel of bokeh takes.
+LEGEND_DOTS = 24
 
 # The extras that bring each backend.
 EXTRAS = {
@@ -161,6 +163,9 @@ class Drawing:
         }
         wanted = known & set(self.aes_by_visuals.get(visual, mapped) or ())
         defaults = {name: value for name, value in defaults.items() if name not in wanted}
+        if "size" in defaults and self.collection.backend == "bokeh":
+            # an area for other backends, a width for this one
+            defaults["size"] **= 0.5
         self.collection.map(
             function,
             visual,
@@ -187,12 +192,21 @@ class Drawing:
         if options is None:
             return
         backend = self.collection.backend
+        width, height = self._inches()
         defaults: dict[str, Any] = {}
         if backend == "matplotlib":
-            columns = _legend_columns(entries, self._width())
+            columns = _legend_columns(entries, width)
             defaults = {"loc": "outside lower center", "ncols": columns}
+        elif backend == "plotly":
+            defaults = {
+                "legend_orientation": "h",
+                "legend_yanchor": "top",
+                "legend_y": -0.8 / height,
+            }
         elif backend == "bokeh":
-            defaults = {"side": "below", "legend_target": (-1, 0)}
+            defaults = {"side": "below", "legend_target": (-1, 0), "label_text_font_size": "12px"}
+            # otherwise the legend takes its room from the panel above it
+            self.collection.iget_target(-1, 0).height += LEGEND_DOTS * (len(entries) + 1)
         kwargs = [{"width": 2.0, **lines} for lines in entries.values()]
         self.module.legend(
             self.collection, kwargs, list(entries), update_visuals=False, **{**defaults, **options}
@@ -204,7 +218,7 @@ class Drawing:
         if options is None or not text:
             return
         joint = "<br>" if self.collection.backend in IN_HTML else "\n"
-        text = joint.join(textwrap.wrap(text, int(LETTERS_AN_INCH * self._width())))
+        text = joint.join(textwrap.wrap(text, int(LETTERS_AN_INCH * self._inches()[0])))
         _set_figure_title(self.collection, text, **{"size": 11, **options})
 
     def each(
@@ -234,11 +248,12 @@ class Drawing:
         """The backend of arviz-plots."""
         return importlib.import_module(f"arviz_plots.backend.{self.collection.backend}")
 
-    def _width(self) -> float:
-        """Return how wide the figure is, in inches."""
+    def _inches(self) -> tuple[float, float]:
+        """Return how wide and how high the figure is."""
         core = importlib.import_module(f"arviz_plots.backend.{self.collection.backend}.core")
-        (width, _), units = core.get_figsize(self.collection)
-        return width if units == "inches" else width / DOTS_AN_INCH
+        size, units = core.get_figsize(self.collection)
+        unit = 1 if units == "inches" else DOTS_AN_INCH
+        return size[0] / unit, size[1] / unit
 
 
 def begin(
@@ -362,12 +377,15 @@ def curves(da: xr.DataArray, target: Any, grid: xr.DataArray, **options: Any) ->
 
 
 def across(da: xr.DataArray, target: Any, **options: Any) -> Any:
-    """Draw a horizontal line at each value, through the whole panel."""
+    """Draw a horizontal line at each value, through the whole panel.
+
+    plotly draws none into an empty panel: draw it after others.
+    """
     return _backend_of(target).hline(da.item(), target, **options)
 
 
 def upright(da: xr.DataArray, target: Any, **options: Any) -> Any:
-    """Draw a vertical line at each value, through the whole panel."""
+    """Draw a vertical line at each value, through the whole panel, likewise after others."""
     return _backend_of(target).vline(da.item(), target, **options)
 
 

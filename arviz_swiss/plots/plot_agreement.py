@@ -186,8 +186,6 @@ def _draw(
     ends = xr.DataArray(ordered["quantile"].values[[0, -1]], dims="point")
     line = drawing.along(ends, ends).expand_dims(panel=[AGAINST])
     made.add("equal", drawing.lines, line, color=drawing.BLACK, width=0.8)
-    lines = drawing.texts(dict.fromkeys(TITLES, _scaled(limit, is_log)), "panel").astype(float)
-    made.add("limit", drawing.across, lines, color=drawing.GREY, linestyle=drawing.DASHED)
     x = xr.concat([data["position"], _scaled(data["quantile"], is_log)], "panel")
     dots = drawing.along(x.assign_coords(panel=list(TITLES)), _scaled(data["q"], is_log))
     size = 8.0 if data.sizes["batch"] > drawing.MOST_TICKS else 25.0
@@ -197,6 +195,8 @@ def _draw(
     ):
         own = dots.isel(batch=np.flatnonzero(chosen))
         made.add(visual, drawing.scatter, own, color=colour, marker=marker, size=area)
+    limits = xr.DataArray([_scaled(limit, is_log)] * len(TITLES), {"panel": list(TITLES)})
+    made.add("limit", drawing.across, limits, color=drawing.GREY, linestyle=drawing.DASHED)
 
 
 def _arrange(

@@ -243,12 +243,6 @@ def _draw_tail(made: drawing.Drawing, ratios: np.ndarray, smoothed: np.ndarray) 
 
 def _draw_khats(made: drawing.Drawing, merged: Merged, certificate: Certificate) -> None:
     """Draw k-hat of each batch, and below which it is good, or good with weights."""
-    for visual, limit, style in (
-        ("usable", USABLE_KHAT, drawing.DASHED),
-        ("good", GOOD_KHAT, drawing.DOTTED),
-    ):
-        line = _here(BATCHES, xr.DataArray(limit))
-        made.add(visual, drawing.across, line, color=drawing.GREY, linestyle=style)
     khats = certificate.dataset["batch_khat"].rename(batch_label="batch").drop_attrs()
     khats = khats.where(np.isfinite(khats)).reindex(batch=merged.labels)
     x = xr.DataArray(np.arange(khats.size, dtype=float), {"batch": khats["batch"].values})
@@ -264,6 +258,12 @@ def _draw_khats(made: drawing.Drawing, merged: Merged, certificate: Certificate)
         ),
     ):
         made.add(visual, drawing.scatter, dots.isel(batch=np.flatnonzero(chosen)), **look)
+    for visual, limit, style in (
+        ("usable", USABLE_KHAT, drawing.DASHED),
+        ("good", GOOD_KHAT, drawing.DOTTED),
+    ):
+        line = _here(BATCHES, xr.DataArray(limit))
+        made.add(visual, drawing.across, line, color=drawing.GREY, linestyle=style)
     worst = [at for at in np.argsort(-khats.values).tolist() if is_bad[at]]
     made.label_batches(merged.labels, worst, {"panel": BATCHES})
     low, high = np.fmin(0.0, khats.min()), np.fmax(USABLE_KHAT, khats.max())

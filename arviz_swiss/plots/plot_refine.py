@@ -234,14 +234,14 @@ def _draw_steps(made: drawing.Drawing, steps: xr.Dataset) -> None:
     low, high, lengths, errors = (np.log10(x) for x in (low, high, lengths, errors))
     x = xr.DataArray(steps["round"].values.astype(float), {"round": steps["round"].values})
     here = {"panel": [STEPS]}
-    short = xr.DataArray(np.log10(UNFINISHED)).expand_dims(here)
-    made.add("short", drawing.across, short, color=drawing.GREY, linestyle=drawing.DASHED)
     noise = drawing.bars(x - 0.3, x + 0.3, errors).expand_dims(here)
     made.add("noise", drawing.lines, noise, color=drawing.ORANGE, width=2.0)
     poles = drawing.poles(x, low, high).expand_dims(here)
     made.add("step_error", drawing.lines, poles, color=drawing.BLUE, width=1.5)
     dots = drawing.along(x, lengths).expand_dims(here)
     _dots(made, "step", dots, steps["taken"].values)
+    short = xr.DataArray(np.log10(UNFINISHED)).expand_dims(here)
+    made.add("short", drawing.across, short, color=drawing.GREY, linestyle=drawing.DASHED)
     bottom = float(min(errors.min(), low.min(), np.log10(UNFINISHED))) - 0.2
     top = float(max(high.max(), np.log10(UNFINISHED))) + 0.2
     made.each("ylim", (bottom, top), facet={"panel": STEPS})
@@ -275,7 +275,7 @@ def _round_ticks(rounds: np.ndarray) -> tuple[list[int], list[str]]:
 
 def _entries(with_undone: bool) -> dict[str, dict[str, Any]]:
     entries: dict[str, dict[str, Any]] = {
-        "mean or step, with its error": {"color": drawing.BLUE},
+        "mean or step": {"color": drawing.BLUE},
         "interval": {"color": drawing.SKY, "width": 6.0},
         "noise of a step": {"color": drawing.ORANGE},
         "short": {"color": drawing.GREY, "linestyle": drawing.DASHED},

@@ -184,9 +184,9 @@ def _draw(made: drawing.Drawing, data: xr.Dataset, is_doubted: np.ndarray) -> No
     ends = xr.DataArray([-1.0, 1.0], {"bound": ["low", "high"]}, "bound")
     interval = data["merged_mean"] + data["merged_half"] * ends
     made.add("merged_interval", drawing.upright_band, interval, color=drawing.SKY, alpha=0.35)
-    made.add("merged_mean", drawing.upright, data["merged_mean"], color=drawing.BLACK, width=0.8)
     bars = _around(data["merged_mean"], data["scatter"], data["row"])
     made.add("scatter", drawing.lines, bars, color=drawing.GREY, width=thick / 2)
+    made.add("merged_mean", drawing.upright, data["merged_mean"], color=drawing.BLACK, width=0.8)
     for chosen, bar, dot, colour, marker, area in (
         (~is_doubted, "interval", "mean", drawing.BLUE, drawing.DOT, size),
         (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 3 * size),
@@ -210,7 +210,7 @@ def _label_batches(made: drawing.Drawing, labels: Sequence[str], doubted: Sequen
 
 
 def _entries(with_doubted: bool) -> dict[str, dict[str, Any]]:
-    entries = {
+    entries: dict[str, dict[str, Any]] = {
         "merged": {"color": drawing.SKY, "width": 6.0},
         "expected scatter of means": {"color": drawing.GREY},
         "batches": {"color": drawing.BLUE},
