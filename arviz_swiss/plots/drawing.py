@@ -205,12 +205,19 @@ class Drawing:
             }
         elif backend == "bokeh":
             defaults = {"side": "below", "legend_target": (-1, 0), "label_text_font_size": "12px"}
-            # otherwise the legend takes its room from the panel above it
-            self.collection.iget_target(-1, 0).height += LEGEND_DOTS * (len(entries) + 1)
+            self._make_room(LEGEND_DOTS * (len(entries) + 1))
         kwargs = [{"width": 2.0, **lines} for lines in entries.values()]
         self.module.legend(
             self.collection, kwargs, list(entries), update_visuals=False, **{**defaults, **options}
         )
+
+    def _make_room(self, dots: int) -> None:
+        """Make the last row of bokeh's panels higher: a legend takes its room from all of them."""
+        rows, plots = self._arrays("row_index"), self._arrays("plot")
+        last = max(int(row.max()) for row in rows)
+        for row, plot in zip(rows, plots, strict=True):
+            for target in plot.values[row.values == last]:
+                target.height += dots
 
     def caption(self, text: str) -> None:
         """Put a title above all facets, in as many lines as it needs."""
@@ -225,9 +232,7 @@ class Drawing:
         self, function: str, *args: Any, facet: Mapping[str, Any] | None = None, **options: Any
     ) -> None:
         """Call a function of the backend, by its name, on all panels or those of a facet."""
-        plot = self.collection.viz["plot"]
-        arrays = plot.data_vars.values() if isinstance(plot, xr.DataTree) else [plot]
-        for array in arrays:
+        for array in self._arrays("plot"):
             labels = {dim: label for dim, label in (facet or {}).items() if dim in array.dims}
             for target in array.sel(labels).values.ravel():
                 getattr(self.module, function)(*args, target, **options)
@@ -242,6 +247,11 @@ class Drawing:
         shown = [labels[tick] for tick in ticks]
         self.each("xticks", ticks, shown, facet=facet, **options)
         self.each("xlim", (-0.5, len(labels) - 0.5), facet=facet)
+
+    def _arrays(self, name: str) -> list[xr.DataArray]:
+        """Return what the collection has of all panels: one array, or one a variable."""
+        own = self.collection.viz[name]
+        return list(own.data_vars.values()) if isinstance(own, xr.DataTree) else [own]
 
     @property
     def module(self) -> Any:
@@ -315,6 +325,8 @@ def _collection(
         figure["figsize_units"] = "inches" if is_inches else "dots"
     if backend == "matplotlib":
         figure.setdefault("layout", "constrained")
+    elif backend == "plotly" and shape[0] > 1:
+        figure.setdefault("vertical_spacing", 0.9 / (panel[1] * shape[0]))
     return make(data, backend=backend, figure_kwargs=figure, **options)
 
 
