@@ -177,6 +177,8 @@ class Drawing:
     def _in_all_facets(self, data: xr.DataArray) -> xr.DataArray:
         """Return data in all facets: NaN, which arviz-plots leaves alone, or no text, in others."""
         facets = self.collection.viz.coords
+        for dim in self.collection.facet_dims - set(data.dims):
+            data = data.expand_dims({dim: facets[dim].values})
         labels = {
             dim: facets[dim].values
             for dim in data.dims
