@@ -146,7 +146,9 @@ def test_probabilities_are_none_but_between_zero_and_one(merged, ci_prob):
 def test_the_probability_is_arvizs_unless_given(merged):
     def drawn(**options):
         band = visual(az_swiss.plot_shift(merged, backend="none", **options), "merged_interval")[0]
-        ellipse, _ = xy(az_swiss.plot_maps(merged, backend="none", **options), "merged", stage="scaled")
+        ellipse, _ = xy(
+            az_swiss.plot_maps(merged, backend="none", **options), "merged", stage="scaled"
+        )
         return band["xmax"] - band["xmin"], np.ptp(ellipse)
 
     own = arviz.rcParams["stats.ci_prob"]

@@ -35,7 +35,9 @@ def test_dots_are_q_in_order_and_against_their_quantiles(backend):
     assert (np.argsort(x) == np.argsort(q)).all()
     assert titles(pc, "panel") == ["Q in the order of the batches", "Q against its distribution"]
     assert ticks(pc, "x", panel="order") == ["b0", "b1", "b2", "b3", "b4"]
-    assert caption(pc).startswith(f"All batches: Q = {float(done['q_fair']):.4g} where chance gives")
+    assert caption(pc).startswith(
+        f"All batches: Q = {float(done['q_fair']):.4g} where chance gives"
+    )
 
 
 def test_bands_and_limit_are_those_of_chance():

@@ -12,11 +12,11 @@ import arviz_swiss as az_swiss
 
 
 def certified_case(batches, size=3, **options):
-    merged, densities = normal_case(batches=batches, size=size)
-    # densities that are a little off: weights that say so
-    off = [Normal(one.centre + 0.1, one.sd, one.prior_sd) for one in densities]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", az_swiss.MergeWarning)
+        merged, densities = normal_case(batches=batches, size=size)
+        # densities that are a little off: weights that say so
+        off = [Normal(one.centre + 0.1, one.sd, one.prior_sd) for one in densities]
         return az_swiss.certify(merged, off, random_seed=0, progressbar=False, **options)
 
 
@@ -83,7 +83,7 @@ def test_plotly_draws_the_limits_too(certified):
 
 def test_three_hundred_batches_of_few_draws_have_no_khat():
     pc = az_swiss.plot_certificate(certified_case(300, size=2), backend="none")
-    assert "khat" not in pc.viz.children or visual(pc, "khat", panel="batches") is None
+    assert np.isnan(xy(pc, "khat", panel="batches")[1]).all()
     assert titles(pc, "panel")[2] == "k-hat of each batch alone: too few draws"
 
 

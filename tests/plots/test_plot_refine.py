@@ -86,5 +86,7 @@ def test_of_many_parameters_those_that_moved_most():
 
 
 def test_a_merge_that_was_not_refined_is_refused(merged):
-    with pytest.raises(ValueError, match=r"this merge has none: pass what refine\(merged, models\)"):
+    with pytest.raises(
+        ValueError, match=r"this merge has none: pass what refine\(merged, models\)"
+    ):
         az_swiss.plot_refine(merged)
