@@ -191,7 +191,7 @@ def _draw(
     size = 8.0 if data.sizes["batch"] > drawing.MOST_TICKS else 25.0
     for visual, chosen, colour, marker, area in (
         ("q", ~is_beyond, drawing.BLUE, drawing.DOT, size),
-        ("disagreeing", is_beyond, drawing.VERMILLION, drawing.CROSS, 2 * size + 10),
+        ("disagreeing", is_beyond, drawing.VERMILLION, drawing.CROSS, 2 * size + 40),
     ):
         own = dots.isel(batch=np.flatnonzero(chosen))
         made.add(visual, drawing.scatter, own, color=colour, marker=marker, size=area)

@@ -254,7 +254,7 @@ def _draw_khats(made: drawing.Drawing, merged: Merged, certificate: Certificate)
         (
             "bad_khat",
             is_bad,
-            {"color": drawing.VERMILLION, "size": 2 * size + 10, "marker": drawing.CROSS},
+            {"color": drawing.VERMILLION, "size": 2 * size + 40, "marker": drawing.CROSS},
         ),
     ):
         made.add(visual, drawing.scatter, dots.isel(batch=np.flatnonzero(chosen)), **look)

@@ -189,7 +189,7 @@ def _draw(made: drawing.Drawing, data: xr.Dataset, is_doubted: np.ndarray) -> No
     made.add("merged_mean", drawing.upright, data["merged_mean"], color=drawing.BLACK, width=0.8)
     for chosen, bar, dot, colour, marker, area in (
         (~is_doubted, "interval", "mean", drawing.BLUE, drawing.DOT, size),
-        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 3 * size),
+        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 2 * size + 30),
     ):
         own = data.isel(batch=np.flatnonzero(chosen))
         bars = _around(own["mean"], own["half"], own["row"])
