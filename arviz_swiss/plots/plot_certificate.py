@@ -126,8 +126,12 @@ def plot_certificate(
     ...         self.centre = centre
     ...     def log_prior(self, x):
     ...         return np.zeros(len(x))
+    ...     def grad_log_prior(self, x):
+    ...         return np.zeros_like(x)
     ...     def log_likelihood(self, x):
     ...         return -0.5 * np.sum((x - self.centre) ** 2, axis=1)
+    ...     def grad_log_likelihood(self, x):
+    ...         return self.centre - x
     >>> rng = np.random.default_rng(0)
     >>> batches = [{"mu": rng.normal(mean, 0.5**0.5, size=(4, 500))} for mean in (-1, 1)]
     >>> merged = az_swiss.merge(batches, kind="inflated")
