@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md"]
 PAGES += [ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 DOTTED = r"(az|arviz)_swiss(\.\w+)+"
-# What functions hand on: to a method, to a sampler, to merge.
-# Keywords of arviz-plots' PlotCollection, which plots pass on.
+# Keywords of arviz-plots' PlotCollection, which plots hand on.
 COLLECTION = {"aes", "cols", "rows", "figure_kwargs"}
+# What functions hand on: to a method, to a sampler, to merge.
 OPTIONS = {
     "merge": {"bandwidth"},
     "sample": {"target_accept"},
