@@ -187,9 +187,10 @@ def _draw(made: drawing.Drawing, data: xr.Dataset, is_doubted: np.ndarray) -> No
     bars = _around(data["merged_mean"], data["scatter"], data["row"])
     made.add("scatter", drawing.lines, bars, color=drawing.GREY, width=thick / 2)
     made.add("merged_mean", drawing.upright, data["merged_mean"], color=drawing.BLACK, width=0.8)
+    cross = 2 * size + 30
     for chosen, bar, dot, colour, marker, area in (
         (~is_doubted, "interval", "mean", drawing.BLUE, drawing.DOT, size),
-        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, 2 * size + 30),
+        (is_doubted, "doubted_interval", "doubted", drawing.VERMILLION, drawing.CROSS, cross),
     ):
         own = data.isel(batch=np.flatnonzero(chosen))
         bars = _around(own["mean"], own["half"], own["row"])
