@@ -210,7 +210,7 @@ def _arrange(
     if not is_log:
         made.each("ylim", (0.0, 1.05 * highest))
         return
-    low, high = np.log10(float(data["low"].min()) / 2), np.log10(highest) + 0.1
+    low, high = np.log10(float(data["low"].min()) / 2), np.log10(highest) + 0.3
     made.each("ylim", (low, high))
     made.each("yticks", *drawing.log_ticks(low, high))
     first, last = np.log10(float(data["quantile"].min())), np.log10(float(data["quantile"].max()))
