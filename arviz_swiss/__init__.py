@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from arviz_swiss.merging.subposteriors import subposteriors
     from arviz_swiss.parallel.batch_error import BatchError
     from arviz_swiss.parallel.partition import partition
+    from arviz_swiss.plots.plot_agreement import plot_agreement
     from arviz_swiss.plots.plot_batches import plot_batches
+    from arviz_swiss.plots.plot_certificate import plot_certificate
     from arviz_swiss.plots.plot_compare_methods import plot_compare_methods
     from arviz_swiss.plots.plot_maps import plot_maps
+    from arviz_swiss.plots.plot_refine import plot_refine
     from arviz_swiss.plots.plot_shift import plot_shift
 
 __version__ = "0.1.0"
@@ -52,8 +55,11 @@ __all__ = [
     # look
     "plot_batches",
     "plot_shift",
+    "plot_agreement",
     "plot_maps",
     "plot_compare_methods",
+    "plot_refine",
+    "plot_certificate",
     # refine and certify
     "refine",
     "certify",
@@ -80,8 +86,11 @@ _HOMES = {
     "discrepancy": "checking.discrepancy",
     "plot_batches": "plots.plot_batches",
     "plot_shift": "plots.plot_shift",
+    "plot_agreement": "plots.plot_agreement",
     "plot_maps": "plots.plot_maps",
     "plot_compare_methods": "plots.plot_compare_methods",
+    "plot_refine": "plots.plot_refine",
+    "plot_certificate": "plots.plot_certificate",
     "refine": "correcting.refine",
     "certify": "correcting.certify",
     "resample": "correcting.resample",

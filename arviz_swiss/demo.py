@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from arviz_swiss.data import statistics
-from arviz_swiss.plots.style import BLUE, GREY
+from arviz_swiss.plots.drawing import BLUE, GREY
 
 ROWS = 200_000
 TERMS = ["intercept", "age", "dose", "weight", "height", "pulse", "smoker", "noise"]

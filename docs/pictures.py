@@ -52,25 +52,63 @@ def skewed_batches(random_seed=0):
     return made[:10], {"beta": made[10]["beta"] - made[10]["beta"].mean(axis=(0, 1)) + 4}
 
 
-def save(axes, name):
-    """Write the figure that the axes belong to."""
-    figure = np.ravel(axes)[0].figure
+def log_rates(random_seed=1):
+    """Return a merge of eight skewed batches, refined and certified, and certified as it is."""
+    rng = np.random.default_rng(random_seed)
+    counts = np.array([2.0, 3.0, 5.0])
+    densities = [LogRates(counts, rng.gamma(counts)) for _ in range(8)]
+    draws = [
+        {"u": np.log(rng.gamma(8 * counts, size=(2, 500, 3)) / (8 * one.exposures))}
+        for one in densities
+    ]
+    merged = az_swiss.merge(draws, kind="inflated")
+    options = {"random_seed": 0, "progressbar": False}
+    refined = az_swiss.refine(merged, densities, **options)
+    return refined, az_swiss.certify(merged, densities, **options)
+
+
+class LogRates:
+    """Counts with a flat prior of the log rates."""
+
+    def __init__(self, counts, exposures):
+        self.counts, self.exposures = counts, exposures
+
+    def log_prior(self, x):
+        return np.zeros(len(x))
+
+    def grad_log_prior(self, x):
+        return np.zeros_like(x)
+
+    def log_likelihood(self, x):
+        return x @ self.counts - np.exp(x) @ self.exposures
+
+    def grad_log_likelihood(self, x):
+        return self.counts - np.exp(x) * self.exposures
+
+
+def save(collection, name):
+    """Write the figure of a PlotCollection."""
     STATIC.mkdir(exist_ok=True)
-    figure.savefig(STATIC / name, dpi=150)
-    plt.close(figure)
+    collection.savefig(STATIC / name, dpi=150)
+    plt.close("all")
 
 
 def main():
     warnings.simplefilter("ignore", az_swiss.MergeWarning)
     merged = az_swiss.merge(three_batches(), kind="inflated")
     # ArviZ's own probability is another on each stack.
-    save(az_swiss.plot_maps(merged, ci_prob=0.9, figsize=(11, 3.9)), "swiss.png")
+    wide = {"figsize": (11, 3.9)}
+    save(az_swiss.plot_maps(merged, ci_prob=0.9, figure_kwargs=wide), "swiss.png")
     merged = az_swiss.merge(twenty_batches(), transforms={"sigma": "log"}, kind="inflated")
     save(az_swiss.plot_batches(merged, var_names="beta"), "plot_batches.png")
     save(az_swiss.plot_shift(merged, ci_prob=0.94), "plot_shift.png")
+    save(az_swiss.plot_agreement(merged, ci_prob=0.94), "plot_agreement.png")
     batches, reference = skewed_batches()
     table = az_swiss.compare_methods(batches, reference, random_seed=0, kind="inflated")
     save(az_swiss.plot_compare_methods(table), "plot_compare_methods.png")
+    refined, certified = log_rates()
+    save(az_swiss.plot_refine(refined, ci_prob=0.94), "plot_refine.png")
+    save(az_swiss.plot_certificate(certified), "plot_certificate.png")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md"]
 PAGES += [ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 DOTTED = r"(az|arviz)_swiss(\.\w+)+"
+# Keywords of arviz-plots' PlotCollection, which plots hand on.
+COLLECTION = {"aes", "cols", "rows", "figure_kwargs"}
 # What functions hand on: to a method, to a sampler, to merge.
 OPTIONS = {
     "merge": {"bandwidth"},
@@ -163,6 +165,8 @@ def test_arguments_that_are_spoken_of_are_there():
         if not inspect.isfunction(function) or (path, ast.unparse(node.func)) in own:
             continue
         known = set(inspect.signature(function).parameters) | OPTIONS.get(function.__name__, set())
+        if "pc_kwargs" in known:
+            known |= COLLECTION
         names = {keyword.arg for keyword in node.keywords if keyword.arg}
         checked += len(names)
         unknown += [(str(path), function.__name__, name) for name in names - known]

@@ -122,12 +122,18 @@ def run_plot(args: argparse.Namespace) -> Outcome:
     os.environ["MPLBACKEND"] = "Agg"  # there may be no screen
     own = {"ci_prob": args.ci_prob, "reference": args.reference}
     given = {name: value for name, value in own.items() if value is not None}
-    takes = {"batches": {"reference"}, "shift": {"ci_prob"}, "maps": {"ci_prob"}}[args.which]
+    takes = {"batches": {"reference"}, "certificate": set()}.get(args.which, {"ci_prob"})
     if odd := [f"--{name.replace('_', '-')}" for name in given if name not in takes]:
         raise ValueError(f"--which {args.which} takes no {odd[0]}.")
     draw = getattr(az_swiss, f"plot_{args.which}")
-    axes = draw(args.merged, **_selection(args), **given)
-    save_picture(axes.flat[0].figure, args.output)
+    selection = _selection(args)
+    if args.which == "agreement":
+        # it is of all parameters
+        if chosen := [name for name, value in selection.items() if value and name != "group"]:
+            raise ValueError(f"--which agreement takes no --{chosen[0].replace('_', '-')}.")
+        selection = {"group": args.group}
+    collection = draw(args.merged, **selection, **given, backend="matplotlib")
+    save_picture(collection.viz["figure"].item(), args.output)
     return Outcome()
 
 

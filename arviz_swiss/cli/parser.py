@@ -215,10 +215,19 @@ def _add_plot(parser: Parser) -> None:
     _add_merged(parser)
     _add_output(parser, "the picture to write: png, pdf, svg, ...")
     add = parser.add_argument
-    help = "densities before and after, means in order, or two parameters step by step"
-    add("--which", choices=["batches", "shift", "maps"], default="batches", help=help)
+    help = (
+        "densities before and after, means in order, Q against chance, two parameters step by "
+        "step, rounds of refine, or weights of certify"
+    )
+    choices = ["batches", "shift", "agreement", "maps", "refine", "certificate"]
+    add("--which", choices=choices, default="batches", help=help)
     _add_selection(parser)
-    add("--ci-prob", type=float, metavar="P", help="of intervals and ellipses (shift, maps)")
+    add(
+        "--ci-prob",
+        type=float,
+        metavar="P",
+        help="of intervals and ellipses (not batches, certificate)",
+    )
     add("--reference", metavar="FILE", help="a posterior of all data to draw, too (batches)")
 
 

@@ -155,8 +155,13 @@ def test_summary_prints_the_table(folder, monkeypatch, capsys, by):
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--which", "shift", "--ci-prob", "0.5"], ["--which", "maps"]],
-    ids=["batches", "shift", "maps"],
+    [
+        [],
+        ["--which", "shift", "--ci-prob", "0.5"],
+        ["--which", "agreement", "--ci-prob", "0.5"],
+        ["--which", "maps"],
+    ],
+    ids=["batches", "shift", "agreement", "maps"],
 )
 def test_plot_writes_a_picture(folder, tmp_path, monkeypatch, capsys, options):
     monkeypatch.chdir(folder)

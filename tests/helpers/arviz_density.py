@@ -18,8 +18,11 @@ def kde(draws: np.ndarray, **options: Any) -> tuple[np.ndarray, np.ndarray, floa
     return grid, density, float(bandwidth)
 
 
-def assert_is_density(line: Any, draws: np.ndarray) -> None:
+def assert_is_density(line: tuple[np.ndarray, np.ndarray], draws: np.ndarray) -> None:
     """Check that a line is the density of draws, up to ArviZ's cutting its kernel off at pi sds."""
+    x, y = line
     grid, density, _ = kde(np.ravel(draws))
-    np.testing.assert_allclose(line.get_xdata(), grid, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(line.get_ydata(), density, atol=0.02 * density.max())
+    within = (x >= grid[0]) & (x <= grid[-1])
+    assert within.mean() > 0.9
+    expected = np.interp(x[within], grid, density)
+    np.testing.assert_allclose(y[within], expected, atol=0.02 * density.max())

@@ -132,7 +132,7 @@ MERGE = [
 AFTER = [
     *[
         (f"{name}({bad})", (TypeError, ValueError), words)
-        for name in ("report", "summary", "subposteriors", "resample", "plot_batches", "plot_shift", "plot_maps")
+        for name in ("report", "summary", "subposteriors", "resample", "plot_batches", "plot_shift", "plot_agreement", "plot_maps", "plot_refine", "plot_certificate")
         for bad, words in {
             "None": "merge",
             "[merged]": "merge",
@@ -211,10 +211,14 @@ AFTER = [
     ("plot_batches(merged, coords={'term': ['c']})", ValueError, "term, c"),
     ("plot_batches(merged, reference=3)", ValueError, "reference"),
     ("plot_batches(merged, reference=batch[['tau']])", ValueError, "reference, beta"),
-    ("plot_batches(merged, axes='none')", (TypeError, ValueError), "axes"),
+    ("plot_batches(merged, visuals={'dots': False})", ValueError, "visuals, dots, sampled"),
+    ("plot_batches(merged, backend='gnuplot')", ValueError, "backend, gnuplot, matplotlib"),
     ("plot_shift(merged, ci_prob=2)", ValueError, "ci_prob"),
     ("plot_shift(merged, ci_prob='most')", (TypeError, ValueError), "ci_prob"),
     ("plot_shift(merged, report=3)", TypeError, "report(merged), int"),
+    ("plot_agreement(merged, ci_prob=94)", ValueError, "ci_prob"),
+    ("plot_refine(merged)", ValueError, "refine(merged, models)"),
+    ("plot_certificate(merged)", ValueError, "certify(merged, models)"),
     ("plot_maps(merged, var_names='tau')", ValueError, "draws two parameters, only one is selected"),
     ("plot_maps(made)", ValueError, "newly made, swiss"),
     ("plot_compare_methods(3)", TypeError, "compare_methods"),

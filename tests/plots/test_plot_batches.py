@@ -4,59 +4,74 @@ import numpy as np
 import pytest
 from arviz_density import assert_is_density
 from drawn_batches import make_batches, make_merged
+from read_visuals import caption, lines, panels, text, visual, xy
 
 import arviz_swiss as az_swiss
-from arviz_swiss.plots import style
 
 
-def test_one_line_a_batch_and_the_merged(merged):
-    axes = az_swiss.plot_batches(merged)
-    assert axes.shape == (3, 2)
-    assert all(len(ax.lines) == 5 for ax in axes.ravel())
-    titles = [[ax.get_title() for ax in pair] for pair in axes]
-    assert titles == [[n, f"{n}, mapped"] for n in ("beta[left]", "beta[right]", "sigma")]
-    legend = axes[0, 0].figure.legends[0]
-    assert [t.get_text() for t in legend.get_texts()] == ["batches", "batches, mapped", "merged"]
+def test_one_line_a_batch_and_the_merged(merged, backend):
+    pc = az_swiss.plot_batches(merged, backend=backend)
+    assert pc.viz["plot"].sizes == {"parameter": 3, "stage": 2}
+    names = ["beta[left]", "beta[right]", "sigma"]
+    for name in names:
+        for stage in ("sampled", "mapped"):
+            facet = {"parameter": name, "stage": stage}
+            assert len(lines(pc, stage, **facet)) == 4
+            assert len(lines(pc, "merged", **facet)) == 1
+
+
+def test_lines_are_the_densities(merged, backend):
+    pc = az_swiss.plot_batches(merged, var_names="sigma", backend=backend)
+    original = list(az_swiss.subposteriors(merged).values())[2]["posterior"]["sigma"].values
+    before = {"parameter": "sigma", "stage": "sampled"}
+    after = {"parameter": "sigma", "stage": "mapped"}
+    assert_is_density(lines(pc, "sampled", **before)[2], original)
+    assert_is_density(lines(pc, "mapped", **after)[2], merged["posterior"]["sigma"].values[4:6])
+    with pytest.raises(AssertionError):
+        assert_is_density(lines(pc, "sampled", **before)[1], original)
+    for facet in (before, after):
+        assert_is_density(xy(pc, "merged", **facet), merged["posterior"]["sigma"].values)
+
+
+def test_panels_say_what_they_show(merged, backend):
+    pc = az_swiss.plot_batches(merged, var_names="beta", backend=backend)
+    shown = [
+        text(pc, "title", parameter=name, stage=stage)
+        for name in ("beta[left]", "beta[right]")
+        for stage in ("sampled", "mapped")
+    ]
+    assert shown == ["beta[left]", "beta[left], mapped", "beta[right]", "beta[right], mapped"]
 
 
 @pytest.mark.parametrize("parameters", [1, 2, 3, 4, 5])
 def test_a_pair_shares_a_row(parameters):
     rng = np.random.default_rng(0)
     batches = [{"x": rng.standard_normal((2, 100, parameters))} for _ in range(2)]
-    pairs = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"))
-    assert len(pairs) == parameters
-    for before, after in pairs:
-        left, right = before.get_subplotspec(), after.get_subplotspec()
-        assert left.rowspan == right.rowspan
-        assert left.colspan.stop == right.colspan.start
+    pc = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"), backend="none")
+    rows, columns = pc.viz["row_index"], pc.viz["col_index"]
+    assert rows.sizes["parameter"] == parameters
+    assert (rows.sel(stage="sampled").values == rows.sel(stage="mapped").values).all()
+    assert (columns.sel(stage="sampled").values + 1 == columns.sel(stage="mapped").values).all()
 
 
-def test_lines_are_the_densities(merged):
-    before, after = az_swiss.plot_batches(merged, var_names="sigma")[0]
-    original = list(az_swiss.subposteriors(merged).values())[2]["posterior"]["sigma"].values
-    assert_is_density(before.lines[2], original)
-    assert_is_density(after.lines[2], merged["posterior"]["sigma"].values[4:6])
-    for ax in (before, after):
-        assert_is_density(ax.lines[-1], merged["posterior"]["sigma"].values)
-        assert ax.lines[-1].get_color() == style.BLACK
-
-
-def test_reference_is_drawn_too(merged):
+def test_reference_is_drawn_too(merged, backend):
     reference = make_batches(1)["b0"]
-    ax = az_swiss.plot_batches(
-        merged, var_names="beta", coords={"side": "right"}, reference=reference
-    )[0, 1]
-    assert_is_density(ax.lines[-1], reference["beta"].values[..., 1])
-    assert ax.lines[-1].get_linestyle() == "--"
-    assert ax.lines[-1].get_label() == "reference"
+    pc = az_swiss.plot_batches(
+        merged, var_names="beta", coords={"side": "right"}, reference=reference, backend=backend
+    )
+    for stage in ("sampled", "mapped"):
+        line = xy(pc, "reference", parameter="beta[right]", stage=stage)
+        assert_is_density(line, reference["beta"].values[..., 1])
 
 
 def test_reference_is_matched_by_label(merged):
     reference = make_batches(1)["b0"]
     shuffled = reference.isel(side=[1, 0]).transpose("side", ...)
-    axes = az_swiss.plot_batches(merged, var_names="beta", reference=shuffled)
-    for side, ax in enumerate(axes[:, 0]):
-        assert_is_density(ax.lines[-1], reference["beta"].values[..., side])
+    options = {"backend": "none"}
+    pc = az_swiss.plot_batches(merged, var_names="beta", reference=shuffled, **options)
+    for position, side in enumerate(("left", "right")):
+        line = xy(pc, "reference", parameter=f"beta[{side}]", stage="mapped")
+        assert_is_density(line, reference["beta"].values[..., position])
     with pytest.raises(ValueError, match=r"the reference has no beta\[left\]"):
         az_swiss.plot_batches(merged, reference=reference.sel(side=["right"]))
     with pytest.raises(ValueError, match=r"reference, variable sigma: draws that are NaN"):
@@ -71,18 +86,41 @@ def test_leaves_out_constant_elements():
     for _ in range(2):
         low = np.tril(rng.random((2, 100, 2, 2)) + 0.5)
         batches.append({"chol": low / np.linalg.norm(low, axis=-1, keepdims=True)})
-    axes = az_swiss.plot_batches(
-        az_swiss.merge(batches, transforms={"chol": "cholesky_corr"}, kind="inflated")
-    )
-    assert [ax.get_title() for ax in axes[:, 0]] == ["chol[1, 0]", "chol[1, 1]"]
-    assert all(len(ax.lines) == 3 for ax in axes.ravel())
+    merged = az_swiss.merge(batches, transforms={"chol": "cholesky_corr"}, kind="inflated")
+    pc = az_swiss.plot_batches(merged, backend="none")
+    assert pc.viz["plot"]["parameter"].values.tolist() == ["chol[1, 0]", "chol[1, 1]"]
 
 
 def test_many_batches_get_fainter():
-    few = az_swiss.plot_batches(make_merged(2), var_names="sigma")[0, 0]
-    many = az_swiss.plot_batches(make_merged(60), var_names="sigma")[0, 0]
-    assert len(many.lines) == 61
-    assert many.lines[0].get_alpha() < 0.3 < few.lines[0].get_alpha()
+    options = {"var_names": "sigma", "backend": "none"}
+    few, many = (az_swiss.plot_batches(make_merged(count), **options) for count in (2, 300))
+    facet = {"parameter": "sigma", "stage": "mapped"}
+    assert len(lines(many, "mapped", **facet)) == 300
+    assert visual(many, "mapped", **facet)["alpha"] < 0.3 < visual(few, "mapped", **facet)["alpha"]
+
+
+def test_of_many_parameters_those_of_odd_shape_are_drawn():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 500, 30))} for _ in range(3)]
+    # one batch is skewed in one parameter, another has two modes in another
+    batches[0]["x"][..., 4] = rng.exponential(size=(2, 500))
+    batches[1]["x"][..., 25] = rng.choice([-2.0, 2.0], size=(2, 500)) + 0.1 * rng.normal(
+        size=(2, 500)
+    )
+    pc = az_swiss.plot_batches(az_swiss.merge(batches, kind="inflated"), backend="none")
+    assert {"x[4]", "x[25]"} <= set(pc.viz["plot"]["parameter"].values.tolist())
+    assert panels(pc) == 24
+    assert caption(pc).startswith("12 of 30 parameters: those whose mapped batches differ most")
+
+
+def test_stats_choose_the_grid(merged):
+    options = {"var_names": "sigma", "backend": "none"}
+    pc = az_swiss.plot_batches(merged, stats={"density": {"grid_len": 64}}, **options)
+    assert visual(pc, "sampled", parameter="sigma", stage="sampled")["x"].size == 64
+    with pytest.raises(ValueError, match="stats has no kde; it has density"):
+        az_swiss.plot_batches(merged, stats={"kde": {}}, **options)
+    with pytest.raises(ValueError, match="takes grid_len, 2 or more"):
+        az_swiss.plot_batches(merged, stats={"density": {"grid_len": 1}}, **options)
 
 
 def test_newly_made_draws_are_refused():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawn_batches import make_batches
+from read_visuals import lines, ticks, titles, xy
 
 import arviz_swiss as az_swiss
 
@@ -31,23 +32,30 @@ def test_takes_a_table_of_compare_methods(merged):
         az_swiss.plot_compare_methods(table, measures="iad")
 
 
-def test_dots_are_the_measures_and_bars_their_floors(table):
-    axes = az_swiss.plot_compare_methods(table)
+def test_dots_are_the_measures_and_bars_their_floors(table, backend):
     names = [name for name in table if f"{name}_floor" in table]
-    assert [ax.get_title() for ax in axes] == names
-    for ax, name in zip(axes, names, strict=True):
-        np.testing.assert_array_equal(ax.lines[0].get_xdata(), table[name])
-        ends = [segment[1, 0] for segment in ax.collections[0].get_segments()]
-        np.testing.assert_array_equal(ends, table[f"{name}_floor"])
-    labels = [text.get_text() for text in axes[0].get_yticklabels()]
-    assert labels == ["swiss", "consensus", "pool"]
+    even = table.assign(**{name: [0.1, 0.2, 0.3] for name in names})
+    even = even.assign(**{f"{name}_floor": [0.05, 0.06, 0.07] for name in names})
+    even["skew"] = [0.11, 0.12, 0.13]
+    pc = az_swiss.plot_compare_methods(even, backend=backend)
+    assert titles(pc, "measure") == names
+    for name in names:
+        x, y = xy(pc, "distance", measure=name)
+        np.testing.assert_allclose(x, even[name])
+        np.testing.assert_array_equal(y, [2, 1, 0])
+        bars = [ends for ends, _ in lines(pc, "floor", measure=name)]
+        np.testing.assert_allclose(bars, [[0, 0.05], [0, 0.06], [0, 0.07]])
+    assert ticks(pc, "y", measure=names[0]) == ["swiss", "consensus", "pool"]
 
 
-def test_axis_is_logarithmic_only_where_values_need_it(table):
+def test_axis_is_logarithmic_only_where_values_need_it(table, backend):
     wide = table.assign(iad=[0.001, 0.1, 1.0])
-    assert az_swiss.plot_compare_methods(wide, measures="iad")[0].get_xscale() == "log"
+    pc = az_swiss.plot_compare_methods(wide, measures="iad", backend=backend)
+    np.testing.assert_allclose(xy(pc, "distance", measure="iad")[0], [-3, -1, 0], atol=1e-12)
+    assert ticks(pc, "x", measure="iad") == ["0.001", "0.01", "0.1", "1"]
     narrow = table.assign(iad=[0.1, 0.2, 0.3], iad_floor=0.05)
-    assert az_swiss.plot_compare_methods(narrow, measures=["iad"])[0].get_xscale() == "linear"
+    pc = az_swiss.plot_compare_methods(narrow, measures=["iad"], backend=backend)
+    np.testing.assert_allclose(xy(pc, "distance", measure="iad")[0], [0.1, 0.2, 0.3])
 
 
 def test_unknown_measure(table):
@@ -55,13 +63,13 @@ def test_unknown_measure(table):
         az_swiss.plot_compare_methods(table, measures="kl")
 
 
-def test_without_a_reference_distances_between_methods():
+def test_without_a_reference_distances_between_methods(backend):
     batches = [batch[["beta"]] for batch in make_batches(4).values()]
     table = az_swiss.compare_methods(
         batches, methods=["swiss", "consensus", "recentre"], kind="inflated"
     )
-    (ax,) = az_swiss.plot_compare_methods(table)
-    assert len(ax.lines) == 3
-    np.testing.assert_array_equal(
-        ax.lines[0].get_xdata(), table.loc["swiss", ["consensus", "recentre"]]
-    )
+    pc = az_swiss.plot_compare_methods(table, backend=backend)
+    assert titles(pc, "measure") == ["distance from each other method"]
+    x, y = xy(pc, "distance", measure="distance from each other method")
+    of_swiss = (y == 2) & np.isfinite(x)
+    np.testing.assert_array_equal(x[of_swiss], table.loc["swiss", ["consensus", "recentre"]])

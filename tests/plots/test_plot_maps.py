@@ -3,51 +3,85 @@
 import numpy as np
 import pytest
 from drawn_batches import make_merged
+from read_visuals import caption, lines, text, titles, visual, xy
 
 import arviz_swiss as az_swiss
 
 
-def test_ellipses_are_those_of_the_moments(merged):
-    axes = az_swiss.plot_maps(merged, var_names="beta", ci_prob=0.5)
+def check_ellipse(line, centre, covariance, radius):
+    away = np.stack(line, axis=1) - centre
+    distance = np.einsum("ni,ij,nj->n", away, np.linalg.inv(covariance), away)
+    np.testing.assert_allclose(distance, radius**2, rtol=1e-6)
+
+
+def test_ellipses_are_those_of_the_moments(merged, backend):
+    pc = az_swiss.plot_maps(merged, var_names="beta", ci_prob=0.5, backend=backend)
     done = merged["swiss_transform"]
     radius = np.sqrt(2 * np.log(2))
     block = np.ix_([0, 1], [0, 1])
     pooled = done["pooled_covariance"].values[block]
     target = done["pooled_mean"].values[:2]
-    raw = [line for line in axes[0].lines if line.get_marker() == "None"]
-    assert len(raw) == 5
-    for b, line in enumerate(raw[:4]):
-        covariance = done["covariance"].values[b][block]
-        check_ellipse(line, done["mean"].values[b, :2], covariance, radius)
-    scaled = [line for line in axes[1].lines if line.get_marker() == "None"]
-    dashed = [line for line in scaled if line.get_linestyle() == "--"]
-    solid = [line for line in scaled if line.get_linestyle() == "-"]
-    assert (len(dashed), len(solid)) == (4, 5)
-    check_ellipse(dashed[1], np.zeros(2), done["covariance"].values[1][block], radius)
-    for line in solid:
-        check_ellipse(line, np.zeros(2), pooled, radius)
-    for line in (line for line in axes[2].lines if line.get_marker() == "None"):
-        check_ellipse(line, target, pooled, radius)
+    for b, label in enumerate(["b0", "b1", "b2", "b3"]):
+        own, mean = done["covariance"].values[b][block], done["mean"].values[b, :2]
+        check_ellipse(xy(pc, "ellipse", stage="sampled", batch=label), mean, own, radius)
+        check_ellipse(xy(pc, "unscaled", stage="scaled", batch=label), np.zeros(2), own, radius)
+        check_ellipse(xy(pc, "ellipse", stage="scaled", batch=label), np.zeros(2), pooled, radius)
+        check_ellipse(xy(pc, "ellipse", stage="shifted", batch=label), target, pooled, radius)
+    assert visual(pc, "unscaled", stage="sampled", batch="b0") is None
+    for stage, centre in (("sampled", target), ("scaled", np.zeros(2)), ("shifted", target)):
+        check_ellipse(xy(pc, "merged", stage=stage), centre, pooled, radius)
 
 
-def test_points_are_draws(merged):
-    axes = az_swiss.plot_maps(merged, var_names="beta")
+def test_points_are_draws(merged, backend):
+    pc = az_swiss.plot_maps(merged, var_names="beta", backend=backend)
     original = next(iter(az_swiss.subposteriors(merged).values()))["posterior"]["beta"].values
     mapped = merged["posterior"]["beta"].values[:2].reshape(-1, 2)
-    np.testing.assert_allclose(points(axes[0])[0], original.reshape(-1, 2), atol=1e-9)
-    np.testing.assert_allclose(points(axes[2])[0], mapped)
-    shift = mapped - points(axes[1])[0]
+    points = {
+        stage: np.stack(xy(pc, "draws", stage=stage, batch="b0"), axis=1)
+        for stage in ("sampled", "scaled", "shifted")
+    }
+    np.testing.assert_allclose(points["sampled"], original.reshape(-1, 2), atol=1e-9)
+    np.testing.assert_allclose(points["shifted"], mapped)
+    shift = mapped - points["scaled"]
     np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape))
-    assert [ax.get_xlabel() for ax in axes] == ["beta[left]"] * 3
-    assert axes[0].get_ylabel() == "beta[right]"
 
 
-def test_many_batches_share_one_colour_and_few_points():
-    axes = az_swiss.plot_maps(make_merged(50))
-    assert sum(len(cloud) for cloud in points(axes[0])) <= 2000
-    assert len({line.get_color() for line in axes[0].lines}) == 2
-    texts = [text.get_text() for text in axes[0].figure.legends[0].get_texts()]
-    assert texts == ["50 batches", "merged"]
+def test_panels_say_what_they_show(merged, backend):
+    pc = az_swiss.plot_maps(merged, var_names="beta", backend=backend)
+    assert titles(pc, "stage") == ["sub-posteriors", "centred and scaled", "shifted: merged"]
+    assert caption(pc) == ""
+    if backend in ("none", "matplotlib"):
+        assert text(pc, "xlabel", stage="scaled") == "beta[left]"
+        assert text(pc, "ylabel", stage="scaled") == "beta[right]"
+
+
+def test_many_batches_share_one_colour_and_few_points(backend):
+    pc = az_swiss.plot_maps(make_merged(300), backend=backend)
+    x, _ = xy(pc, "draws", stage="sampled")
+    assert np.isfinite(x).sum() <= 2000
+    assert len(lines(pc, "ellipse", stage="sampled")) == 300
+
+
+def test_few_batches_have_colours_of_their_own(merged):
+    pc = az_swiss.plot_maps(merged, backend="none")
+    colours = [visual(pc, "ellipse", stage="scaled", batch=f"b{b}")["color"] for b in range(4)]
+    assert len(set(colours)) == 4
+    legend = az_swiss.plot_maps(merged, backend="matplotlib").viz["figure"].item().legends[0]
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == ["b0", "b1", "b2", "b3", "merged"]
+
+
+def test_the_two_parameters_are_chosen_where_nobody_chose():
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.standard_normal((2, 200, 10))} for _ in range(3)]
+    batches[0]["x"][..., 3] += 9
+    batches[1]["x"][..., 8] += 9
+    with pytest.warns(az_swiss.MergeWarning):
+        merged = az_swiss.merge(batches, kind="inflated")
+    pc = az_swiss.plot_maps(merged, backend="none")
+    shown = [text(pc, name, stage="sampled") for name in ("xlabel", "ylabel")]
+    assert shown == ["x[3]", "x[8]"]
+    assert caption(pc).startswith("2 of 10 parameters: those whose batches lie furthest")
 
 
 def test_needs_two_parameters_and_maps(merged):
@@ -55,13 +89,3 @@ def test_needs_two_parameters_and_maps(merged):
         az_swiss.plot_maps(merged, var_names="sigma")
     with pytest.raises(ValueError, match="newly made"):
         az_swiss.plot_maps(make_merged(3, method="consensus"))
-
-
-def points(ax):
-    return [line.get_xydata() for line in ax.lines if line.get_marker() == "."]
-
-
-def check_ellipse(line, centre, covariance, radius):
-    away = line.get_xydata() - centre
-    distance = np.einsum("ni,ij,nj->n", away, np.linalg.inv(covariance), away)
-    np.testing.assert_allclose(distance, radius**2, rtol=1e-6)

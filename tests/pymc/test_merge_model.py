@@ -6,8 +6,8 @@ import pytensor
 import pytest
 import xarray as xr
 from arviz_density import assert_is_density
-from matplotlib import pyplot
 from parts import assert_parts_of, in_parts
+from read_visuals import lines, text
 
 import arviz_swiss as az_swiss
 from arviz_swiss import MergeWarning
@@ -301,27 +301,28 @@ def test_batches_are_drawn_with_the_model_and_without():
         for _ in range(2)
     ]
     merged = az_swiss.merge(batches, model=model, kind="inflated")
-    without = az_swiss.plot_batches(merged)
-    assert [ax.get_title() for ax in without[:, 0]] == ["mu", "sigma (unconstrained)"]
-    assert_is_density(without[1, 0].lines[1], np.log(batches[1]["sigma"]))
+    here = {"parameter": "sigma", "stage": "sampled"}
+    without = az_swiss.plot_batches(merged, backend="none")
+    assert text(without, "title", **here) == "sigma (unconstrained)"
+    assert_is_density(lines(without, "sampled", **here)[1], np.log(batches[1]["sigma"]))
 
-    drawn = az_swiss.plot_batches(merged, model=model, reference=batches[0])
-    assert [ax.get_title() for ax in drawn[:, 0]] == ["mu", "sigma"]
-    assert_is_density(drawn[1, 0].lines[1], batches[1]["sigma"])
+    drawn = az_swiss.plot_batches(merged, model=model, reference=batches[0], backend="none")
+    assert text(drawn, "title", **here) == "sigma"
+    assert_is_density(lines(drawn, "sampled", **here)[1], batches[1]["sigma"])
 
     with pytest.raises(ValueError, match=r"sigma: merged in a model's .*Pass the model as model="):
         az_swiss.plot_batches(merged, reference=batches[0])
-    assert len(az_swiss.plot_batches(merged, var_names="mu", reference=batches[0])) == 1
-    pyplot.close("all")
+    alone = {"var_names": "mu", "reference": batches[0], "backend": "none"}
+    assert az_swiss.plot_batches(merged, **alone).viz["plot"].sizes["parameter"] == 1
 
 
 def test_elements_are_chosen_without_the_model_too():
     batches = [scaled_batch(0), scaled_batch(1)]
     merged = az_swiss.merge(batches, model=scaled_model(["a", "b"]), kind="inflated")
-    axes = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"})
-    assert [ax.get_title() for ax in axes[:, 0]] == ["u[b] (unconstrained)"]
-    assert_is_density(axes[0, 0].lines[1], np.log(batches[1]["u"].sel(k="b").values))
-    pyplot.close("all")
+    pc = az_swiss.plot_batches(merged, var_names="u", coords={"k": "b"}, backend="none")
+    here = {"parameter": "u[b]", "stage": "sampled"}
+    assert text(pc, "title", **here) == "u[b] (unconstrained)"
+    assert_is_density(lines(pc, "sampled", **here)[1], np.log(batches[1]["u"].sel(k="b").values))
 
 
 def shaped(count, labels=True):
