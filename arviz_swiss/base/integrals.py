@@ -22,8 +22,9 @@ LogTerms = Callable[[np.ndarray, np.ndarray], np.ndarray]
 DRAWS, PARTS = 16, 2
 # Degrees of freedom of Student's t, by which a density of wider tails than at its mode is bounded.
 DEGREES = 5.0
-# Steps to each point's own mode and curvature; differences, the longest step and the last, in sds.
-MOST_STEPS, DIFFERENCE, LONGEST, CLOSE = 10, 0.5, 3.0, 0.3
+# Steps to each point's own mode and curvature; differences, and the last step, in sds. The longest
+# first step; later ones may each be twice as long, as sds shrink where a scale is close to zero.
+MOST_STEPS, DIFFERENCE, CLOSE, LONGEST = 12, 0.5, 0.3, 3.0
 # Least curvature after a step, in units of that before: no sd grows to more than ten times.
 LEAST_CURVATURE = 1 / 100
 # Elements of local variables at a time.
@@ -73,7 +74,8 @@ def log_integrals(
     known = np.isfinite(by_part).all(axis=0)
     noise = np.full(len(values), np.inf)
     if known.any():
-        relative = by_part[:, known] - by_part[:, known].mean(axis=1, keepdims=True)
+        # not the mean, which one point far out would spoil for all
+        relative = by_part[:, known] - np.median(by_part[:, known], axis=1, keepdims=True)
         noise[known] = relative.std(axis=0, ddof=1) / np.sqrt(PARTS)
     return LogIntegrals(values, noise)
 
@@ -95,6 +97,37 @@ def log_ratios(terms: LogTerms, place: Place, draws: int, seed: int = 0) -> np.n
     local = _local(terms, place, shared)
     gaussian = _log_gaussian_ratios(place.families, white)
     return _log_ratios(terms, place.families, shared, local, white)[:, 0] + gaussian
+
+
+def draw_local(
+    terms: LogTerms, place: Place, points: np.ndarray, candidates: int, seed: int
+) -> np.ndarray:
+    """Return draws of the local variables given the shared ones at points, (points, local).
+
+    Of each group's candidates around its mode one is picked, by its importance ratio.
+    """
+    rng = np.random.default_rng(seed)
+    size = place.conditional.centre.size
+    drawn = np.empty((len(points), size))
+    step = max(1, CHUNK_ELEMENTS // (candidates * size))
+    for start in range(0, len(points), step):
+        shared = points[start : start + step]
+        local = _local(terms, place, shared)
+        white = rng.standard_t(DEGREES, (candidates, len(shared), size))
+        ratios = _terms_at(terms, place.families, shared, local, white)
+        ratios += np.concatenate(
+            [-t.logpdf(white[..., f], DEGREES).sum(axis=3) for f in place.families], axis=2
+        )
+        # the largest of log weights and Gumbel noise is a draw by the weights
+        picks = (ratios + rng.gumbel(size=ratios.shape)).argmax(axis=0)
+        places, first = _places(place.families, local, white), 0
+        for family in place.families:
+            chosen = picks[:, first : first + len(family)]
+            values = places[..., family]
+            own = np.take_along_axis(values, chosen[None, :, :, None], axis=0)[0]
+            drawn[start : start + step][:, family] = own
+            first += len(family)
+    return drawn
 
 
 def _chunks(
@@ -165,14 +198,24 @@ def _terms_at(
     local: _Local,
     white: np.ndarray,
 ) -> np.ndarray:
-    """Return log terms (draws, points, groups) at white local variables (draws, local)."""
-    places = np.broadcast_to(local.centres, (len(white), *local.centres.shape)).copy()
-    for factor, family in zip(local.factors, families, strict=True):
-        places[..., family] += np.einsum("pgij,dgj->dpgi", factor, white[:, family])
+    """Return log terms (draws, points, groups) at white local variables.
+
+    They are (draws, local), the same at all points, or (draws, points, local).
+    """
+    places = _places(families, local, white)
     flat = np.broadcast_to(shared, (len(white), *shared.shape)).reshape(-1, shared.shape[1])
     values = terms(flat, places.reshape(len(flat), -1))
     # not a number is no density: far out, where a model overflows
     return np.where(np.isnan(values), -np.inf, values).reshape(len(white), len(shared), -1)
+
+
+def _places(families: Sequence[np.ndarray], local: _Local, white: np.ndarray) -> np.ndarray:
+    """Return local variables (draws, points, local) where white ones lead."""
+    places = np.broadcast_to(local.centres, (len(white), *local.centres.shape)).copy()
+    indices = "pgij,dpgj->dpgi" if white.ndim == 3 else "pgij,dgj->dpgi"
+    for factor, family in zip(local.factors, families, strict=True):
+        places[..., family] += np.einsum(indices, factor, white[..., family])
+    return places
 
 
 def _local(terms: LogTerms, place: Place, shared: np.ndarray) -> _Local:
@@ -186,9 +229,10 @@ def _local(terms: LogTerms, place: Place, shared: np.ndarray) -> _Local:
     centres = conditional.centre + z @ conditional.slope.T
     factors = [np.repeat(factor[None], len(shared), axis=0) for factor in conditional.factors]
     far = np.arange(len(shared))
-    for _ in range(MOST_STEPS):
+    for doubled in range(MOST_STEPS):
         here = _Local(centres[far], [factor[far] for factor in factors])
-        there, lengths = _newton_step(terms, families, shared[far], here)
+        longest = LONGEST * 2.0**doubled
+        there, lengths = _newton_step(terms, families, shared[far], here, longest)
         centres[far] = there.centres
         for factor, moved in zip(factors, there.factors, strict=True):
             factor[far] = moved
@@ -199,7 +243,11 @@ def _local(terms: LogTerms, place: Place, shared: np.ndarray) -> _Local:
 
 
 def _newton_step(
-    terms: LogTerms, families: Sequence[np.ndarray], shared: np.ndarray, local: _Local
+    terms: LogTerms,
+    families: Sequence[np.ndarray],
+    shared: np.ndarray,
+    local: _Local,
+    longest: float,
 ) -> tuple[_Local, np.ndarray]:
     """Move each group at each point to the top of the parabola through differences around it.
 
@@ -212,17 +260,17 @@ def _newton_step(
         white[:, family] = moves[:, None, : family.shape[1]]
     values = _terms_at(terms, families, shared, local, white)
     centres, factors, first = local.centres.copy(), [], 0
-    longest = np.zeros(len(shared))
+    taken = np.zeros(len(shared))
     for factor, family in zip(local.factors, families, strict=True):
         count, k = family.shape
         with np.errstate(invalid="ignore"):  # where the density is zero
             gradient, hessian = _derivatives(values[..., first : first + count], size, k)
-        step, lengths, narrower = _parabola(gradient, hessian)
-        longest = np.maximum(longest, lengths.max(axis=1))
+        step, lengths, narrower = _parabola(gradient, hessian, longest)
+        taken = np.maximum(taken, lengths.max(axis=1))
         centres[:, family] += np.einsum("pgij,pgj->pgi", factor, step)
         factors.append(factor @ narrower)
         first += count
-    return _Local(centres, factors), longest
+    return _Local(centres, factors), taken
 
 
 def _moves(size: int) -> np.ndarray:
@@ -250,7 +298,7 @@ def _derivatives(values: np.ndarray, size: int, k: int) -> tuple[np.ndarray, np.
 
 
 def _parabola(
-    gradient: np.ndarray, hessian: np.ndarray
+    gradient: np.ndarray, hessian: np.ndarray, longest: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return steps to parabolas' tops, their lengths in sds there, and factors of these sds.
 
@@ -265,5 +313,5 @@ def _parabola(
     factor = scaled @ np.swapaxes(vectors, -1, -2)
     white = np.einsum("...ij,...j->...i", factor, gradient)
     step = np.einsum("...ij,...j->...i", factor, white)
-    shorter = LONGEST / np.maximum(np.linalg.norm(step, axis=-1), LONGEST)
+    shorter = longest / np.maximum(np.linalg.norm(step, axis=-1), longest)
     return step * shorter[..., None], shorter * np.linalg.norm(white, axis=-1), factor

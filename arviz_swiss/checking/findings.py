@@ -199,6 +199,8 @@ def find_skewed_sites(evidence: Evidence) -> Iterator[Finding]:
     sites = evidence.merged.groups.get(schema.SITES)
     if sites is None or evidence.is_certified:
         return
+    if evidence.merged.is_redrawn:  # by the density itself, whatever its shape
+        return
     if parameters := skewed_parameters(sites):
         yield Finding("skewed", (), f"{describe_skewed(parameters)}.", f"{SKEWED_REMEDY}.")
 

@@ -162,7 +162,9 @@ def judge(merged: Merged) -> Report:
     evidence = Evidence(merged, statistics)
     lines = [_certified(merged), _rival(merged), _merged_what(merged)]
     lines.append(_in_doubt(evidence, findings))
-    if not merged.is_moved:
+    if merged.is_redrawn:
+        lines.append(_redrawn(merged))
+    elif not merged.is_moved:
         lines.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
@@ -214,6 +216,17 @@ def _rival(merged: Merged) -> str:
     pilot = merged.groups.get(schema.PILOT)
     how = "" if pilot is None else str(pilot.attrs.get(schema.HOW, ""))
     return describe_pilot(merged.certificate, how)
+
+
+def _redrawn(merged: Merged) -> str:
+    """Return why draws were made anew, and how well."""
+    made = merged.groups[schema.REDRAWN]
+    return (
+        f"The posterior of {brief(made['reshaped'].values.astype(str).tolist())} is far from "
+        "Gaussian, so the shared parameters were drawn from their exact density (k-hat "
+        f"{float(made['khat']):.2f}, {float(made['effective_size']):.0f} effective of "
+        f"{int(made['proposed'])} draws), and the variables of groups given these."
+    )
 
 
 def _of_run(merged: Merged) -> Iterator[str]:

@@ -12,6 +12,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.cli.files import (
     call_function,
     check_inputs,
+    check_netcdf,
     check_output,
     check_store,
     load_function,
@@ -42,7 +43,7 @@ def run_merge(args: argparse.Namespace) -> Outcome:
     """Merge the draws of batches, one file each, into one posterior."""
     check_inputs(*args.files, args.prior)
     if args.into is None:
-        check_output(args.output, args.overwrite, inputs=args.files)
+        check_netcdf(args.output, args.overwrite, inputs=args.files)
     else:
         check_store(args.into, args.overwrite, inputs=args.files)
     merged = az_swiss.merge(
@@ -62,7 +63,7 @@ def run_merge(args: argparse.Namespace) -> Outcome:
 def run_moments(args: argparse.Namespace) -> Outcome:
     """Write what a merge needs to know of one batch, without its draws."""
     check_inputs(args.file, args.prior)
-    check_output(args.output, args.overwrite, inputs=[args.file])
+    check_netcdf(args.output, args.overwrite, inputs=[args.file])
     moments = az_swiss.moments(
         args.file, label=args.label, kind=args.kind, power=args.power, **_measuring(args)
     )
@@ -73,7 +74,7 @@ def run_moments(args: argparse.Namespace) -> Outcome:
 def run_plan(args: argparse.Namespace) -> Outcome:
     """Plan a merge from the moments of all batches, one file each."""
     check_inputs(*args.files)
-    check_output(args.output, args.overwrite, inputs=args.files)
+    check_netcdf(args.output, args.overwrite, inputs=args.files)
     az_swiss.plan(args.files, **_merging(args), **_options(args)).save(args.output)
     return Outcome()
 
@@ -81,7 +82,7 @@ def run_plan(args: argparse.Namespace) -> Outcome:
 def run_apply(args: argparse.Namespace) -> Outcome:
     """Move the draws of one batch by a plan."""
     check_inputs(args.plan, args.file)
-    check_output(args.output, args.overwrite, inputs=[args.plan, args.file])
+    check_netcdf(args.output, args.overwrite, inputs=[args.plan, args.file])
     plan = az_swiss.plan(args.plan)
     save(plan.apply(args.file, label=args.label, model=_model(args)), args.output)
     return Outcome()
@@ -107,9 +108,11 @@ def run_summary(args: argparse.Namespace) -> Outcome:
     """Print the statistics of a merge as a table."""
     check_inputs(args.merged)
     table = az_swiss.summary(args.merged, by=args.by, round_to=args.round_to, **_selection(args))
-    # ten digits are pandas's own choice
-    in_full = {"orient": "index", "double_precision": 15, "indent": 2}
-    return Outcome(table.to_json(**in_full) if args.json else table.to_string())
+    if not args.json:
+        return Outcome(table.to_string())
+    # by way of objects: JSON has no NaN, and pandas itself would cut digits
+    plain = table.astype(object).where(table.notna(), None)
+    return Outcome(json.dumps(plain.to_dict(orient="index"), indent=2))
 
 
 def run_plot(args: argparse.Namespace) -> Outcome:
@@ -145,7 +148,7 @@ def run_certify(args: argparse.Namespace) -> Outcome:
 def _correct(correct: Callable, args: argparse.Namespace, **options: Any) -> Any:
     """Return what refine or certify makes of a merge and the densities of its batches; save it."""
     check_inputs(args.merged)
-    check_output(args.output, args.overwrite)
+    check_netcdf(args.output, args.overwrite)
     density = load_function(args.density)
     labels = _read_merged(args.merged, args.group).labels
     corrected = correct(

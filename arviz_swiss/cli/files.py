@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+# How names of netCDF files end.
+NETCDF = (".nc", ".nc4", ".cdf", ".netcdf", ".h5", ".hdf5")
+
 
 def check_inputs(*paths: str | None) -> None:
     """Refuse what is no file before anything is read; None is a file that was not given."""
@@ -25,13 +28,18 @@ def check_inputs(*paths: str | None) -> None:
                 raise ValueError(f"{path!r} is a folder and no zarr store: name the files in it.")
 
 
-def check_output(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
-    """Refuse a file that cannot or shall not be written, before any work is done for it."""
-    if path.suffix in (".zarr", ".zip"):
+def check_netcdf(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse a netCDF file that cannot or shall not be written, before any work is done for it."""
+    check_output(path, overwrite, inputs)
+    if path.suffix not in NETCDF:
         raise ValueError(
             f"output {str(path)!r} would be netCDF: let its name end in .nc; merge --into writes "
             "zarr."
         )
+
+
+def check_output(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse a file that cannot or shall not be written, before any work is done for it."""
     if path.exists() and not path.is_file():
         raise ValueError(f"output {str(path)!r} is a folder or device: name a file.")
     _check_place(path, overwrite, inputs)

@@ -54,7 +54,9 @@ def _close_output() -> None:
 def _run(argv: Sequence[str] | None) -> Outcome:
     """Read the arguments, run the command that they name, and put errors in a line."""
     try:
-        args = make_parser().parse_args(argv)
+        args, unknown = make_parser().parse_known_args(argv)
+        if unknown:
+            args.parser.refuse(unknown)
     except SystemExit as end:
         return Outcome(code=int(end.code or FINE))
     program = f"{PROGRAM} {args.command}"

@@ -2,8 +2,9 @@
 
 import argparse
 import contextlib
+import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -76,6 +77,12 @@ class Parser(argparse.ArgumentParser):
         """Say what is wrong with the arguments, and where to read about them."""
         self.exit(WRONG, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Say which arguments are unknown, and which option the first is like."""
+        like = difflib.get_close_matches(unknown[0].split("=")[0], self._option_string_actions, 1)
+        hint = f": do you mean {like[0]}?" if like else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
 
 def make_parser() -> Parser:
     """Return the parser of all commands."""
@@ -111,7 +118,7 @@ def make_parser() -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        command.set_defaults(run=run)
+        command.set_defaults(run=run, parser=command)
         add_options(command)
         _add_traceback(command, argparse.SUPPRESS)
     return parser

@@ -180,7 +180,8 @@ def _dataset(opened: Merged, thinned: Thinned, columns: dict[str, tuple[Any, Any
     """Return the variables of the certificate, each with its meaning."""
     picked = _picked(opened, thinned)
     meanings = schema.VARIABLES[schema.CERTIFICATE]
-    coords: dict[str, Any] = {name: picked[name].variable for name in ("chain", "draw", "batch")}
+    names = [name for name in (*containers.SAMPLE_DIMS, "batch") if name in picked.coords]
+    coords: dict[str, Any] = {name: picked[name].variable for name in names}
     coords["batch_label"] = np.array(opened.labels)
     coords["parameter"] = _flat(opened, thinned)["parameter"].values
     return xr.Dataset(
@@ -195,6 +196,9 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     are made of, were moved by the moments of draws: by the errors of these the weights shift the
     draws, though they are right. Without `refine`, the errors are those of the merge itself.
     """
+    if opened.is_redrawn:
+        error = np.sqrt(opened.free.size / float(opened.groups[schema.REDRAWN]["effective_size"]))
+        return error, error
     size = sum(
         float(np.median(effective_sizes(opened.after(position))))
         for position in range(len(opened.labels))

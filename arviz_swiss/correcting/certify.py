@@ -15,6 +15,7 @@ from arviz_swiss.correcting.batch_model import opened as here
 from arviz_swiss.correcting.belonging import check_all_there
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.correcting.certify_local import certify_tilted
+from arviz_swiss.correcting.certify_redrawn import certify_redrawn
 from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities, space_for_models
 from arviz_swiss.correcting.evaluation import Evaluate, Moved, evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
@@ -181,9 +182,10 @@ def certify(
     """
     opened = open_merged(merged, group)
     check_all_there(opened)
-    opened.require_moved(
-        'their density is not known, so they cannot be certified. Merge with method="swiss".'
-    )
+    if not opened.is_redrawn:
+        opened.require_moved(
+            'their density is not known, so they cannot be certified. Merge with method="swiss".'
+        )
     if draws is not None:
         check_count("draws", draws, FEWEST)
     rng = generator(random_seed)
@@ -194,14 +196,17 @@ def certify(
     ) as source:
         matched = batch_densities(opened, source)
         space = _joint_space(opened, matched) if is_local else space_for_models(opened)
-        thinned = _thin(opened, draws, rng, every_chain=is_local)
         with (
             progress(len(matched), "Certifying", progressbar) as bar,
             evaluating(matched, space, executor, bar) as evaluate,
         ):
-            if is_local:
+            if opened.is_redrawn:
+                certificate = certify_redrawn(opened, evaluate, draws, rng)
+            elif is_local:
+                thinned = _thin(opened, draws, rng, every_chain=True)
                 certificate = certify_tilted(opened, evaluate, thinned, rng)
             else:
+                thinned = _thin(opened, draws, rng, every_chain=False)
                 pilot = draw_pilot(opened, draws, rng)
                 certificate = _certify_shared(opened, matched, evaluate, thinned, pilot, rng)
     result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}

@@ -15,8 +15,8 @@ from arviz_swiss.correcting.certificate import (
     write_certificate,
 )
 from arviz_swiss.correcting.evaluation import Evaluate
-from arviz_swiss.correcting.lines import Reach, doubtful_parameters, points_along, reach_along
-from arviz_swiss.correcting.marginal import Marginalise, Marginals
+from arviz_swiss.correcting.lines import Reach, doubtful_positions, points_of_lines, reach_along
+from arviz_swiss.correcting.marginal import Marginalise, Marginals, log_full
 from arviz_swiss.correcting.provenance import Provenance
 from arviz_swiss.data import schema
 from arviz_swiss.data.statistics import pareto_smoothed
@@ -41,8 +41,8 @@ def certify_tilted(
     factor = cholesky(opened.pooled.covariance)
     seed = int(rng.integers(2**31))
     sites = opened.groups[schema.SITES]
-    doubtful = doubtful_parameters(sites)
-    beyond = points_along(opened.pooled, doubtful)
+    doubtful = doubtful_positions(sites["skewness"].values, sites["skewness_error"].values)
+    beyond = points_of_lines(opened.pooled, doubtful)
     requests = {
         label: [
             Marginalise(
@@ -58,7 +58,7 @@ def certify_tilted(
     all_answers = {label: answer for label, (answer,) in evaluate(requests).items()}
     count = len(thinned.merged)
     answers = {label: answer.at(slice(count)) for label, answer in all_answers.items()}
-    lines = _log_full({k: answer.at(slice(count, None)) for k, answer in all_answers.items()})
+    lines = log_full({k: answer.at(slice(count, None)) for k, answer in all_answers.items()})
     reaches = reach_along(opened.parameters[doubtful].tolist(), *lines)
     tilted = {
         label: _log_tilted(opened, thinned, at, answers[label])
@@ -79,7 +79,7 @@ def certify_tilted(
         rng,
         skewed=skewed_parameters(sites),
     )
-    return _limited(_doubting_reach(certificate, reaches))
+    return limit_integrals(_doubting_reach(certificate, reaches))
 
 
 def _log_tilted(opened: Merged, thinned: Thinned, position: int, answer: Marginals) -> np.ndarray:
@@ -103,7 +103,7 @@ def _weigh(
     tilted: Mapping[str, np.ndarray],
 ) -> tuple[Weighed, float]:
     """Return the weights, and the noise that the integrals leave in their logs."""
-    full, full_noise = _log_full(answers)
+    full, full_noise = log_full(answers)
     variance = full_noise**2
     ratios, khats = np.empty(len(full)), []
     for at, label in enumerate(opened.labels):
@@ -118,14 +118,6 @@ def _weigh(
     known = variance[np.isfinite(variance)]
     noise = float(np.sqrt(known.mean())) if known.size else np.inf
     return Weighed(ratios, log_weights, khat, np.array(khats), 0.0), noise
-
-
-def _log_full(answers: Mapping[str, Marginals]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log density of the full posterior of shared parameters, and its noise."""
-    every = list(answers.values())
-    values = every[0].merged_prior + np.sum([answer.merged.values for answer in every], axis=0)
-    noise = np.sqrt(np.sum([answer.merged.noise**2 for answer in every], axis=0))
-    return values, noise
 
 
 def _log_cavity(opened: Merged, position: int, points: np.ndarray) -> np.ndarray:
@@ -190,14 +182,16 @@ def _doubting_reach(certificate: xr.Dataset, reaches: Sequence[Reach]) -> xr.Dat
     return certificate.assign_attrs(verdict._asdict())
 
 
-def _limited(certificate: xr.Dataset) -> xr.Dataset:
+def limit_integrals(certificate: xr.Dataset) -> xr.Dataset:
     """Certify nothing by integrals that are not known well enough."""
     noise, khats = float(certificate["integral_noise"]), certificate["group_khat"]
     worst = int(np.argmax(khats.values))  # NaN, which nothing is known of, before all numbers
     khat = float(khats[worst])
     if noise <= MOST_NOISE and khat <= WORST_GROUP:
         return certificate
-    where = f'as in batch "{khats["batch_label"].values[worst]}", ' if not khat <= WORST_GROUP else ""
+    where = (
+        f'as in batch "{khats["batch_label"].values[worst]}", ' if not khat <= WORST_GROUP else ""
+    )
     verdict = Verdict(
         NOT_CERTIFIED,
         f"integrals over the variables of some groups, {where}are not known well enough to weigh "

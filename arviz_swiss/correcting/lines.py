@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from scipy.special import logsumexp
 
 from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.margins import Margin, margin_of, points_along
 from arviz_swiss.merging.records import SKEWED
 
 # Points of a line, in sds of the parameter, closer in the middle.
@@ -32,31 +32,27 @@ class Reach(NamedTuple):
     stretch: float
 
 
-def doubtful_parameters(sites: xr.Dataset) -> np.ndarray:
+def doubtful_positions(skewness: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Return the positions of parameters that may be skewed, as far as the scores can tell."""
-    most = np.abs(sites["skewness"].values) + 2 * sites["skewness_error"].values
-    return np.flatnonzero(most > SKEWED)
+    return np.flatnonzero(np.abs(skewness) + 2 * error > SKEWED)
 
 
-def points_along(pooled: Gaussian, positions: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return points (lines x steps, parameters): each parameter's, the others as it predicts."""
-    sds = np.sqrt(np.diag(pooled.covariance))
-    lines = [pooled.mean + STEPS[:, None] * pooled.covariance[:, at] / sds[at] for at in positions]
-    return np.concatenate([np.empty((0, len(sds))), *lines])
+def points_of_lines(pooled: Gaussian, positions: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Return points (lines x steps, parameters) along each of some parameters."""
+    lines = [points_along(pooled, at, STEPS) for at in positions]
+    return np.concatenate([np.empty((0, pooled.mean.size)), *lines])
 
 
 def reach_along(
     parameters: Sequence[str], log_density: np.ndarray, noise: np.ndarray
 ) -> list[Reach]:
-    """Return what the log density at `points_along` says of each parameter's mean and sd.
+    """Return what the log density at `points_of_lines` says of each parameter's mean and sd.
 
     Along its line a parameter of the pooled Gaussian has a standard normal density, and so it would
     have if that were the full posterior, whose width around the line is taken to be the same
     everywhere.
     """
-    shape = (len(parameters), STEPS.size)
-    known = ~np.isnan(log_density) & (noise <= MOST_NOISE)
-    values = np.where(known, log_density, np.nan).reshape(shape)
+    values = _known(log_density, noise)
     # the same sums of a standard normal density: what the steps leave of error cancels
     expected_mean, expected_sd = _moments(-(STEPS**2) / 2)
     found = []
@@ -64,6 +60,32 @@ def reach_along(
         mean, sd = _moments(_filled(own))
         found.append(Reach(parameter, mean - expected_mean, sd / expected_sd - 1))
     return found
+
+
+def margins_along(
+    positions: Sequence[int] | np.ndarray, log_density: np.ndarray, noise: np.ndarray
+) -> dict[int, Margin]:
+    """Return the shape of each parameter by the log density at `points_of_lines`, where known."""
+    margins = {}
+    for at, own in zip(positions, _known(log_density, noise), strict=True):
+        within = _around_middle(np.isfinite(own))
+        if within.stop - within.start > 2:
+            margins[int(at)] = margin_of(STEPS[within], own[within])
+    return margins
+
+
+def _known(log_density: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Return log densities (lines, steps), NaN where they are not known."""
+    known = ~np.isnan(log_density) & (noise <= MOST_NOISE)
+    return np.where(known, log_density, np.nan).reshape(-1, STEPS.size)
+
+
+def _around_middle(holds: np.ndarray) -> slice:
+    """Return the longest run of what holds that has the middle in it."""
+    middle = STEPS.size // 2
+    left = int(np.argmin(np.append(holds[middle::-1], False)))
+    right = int(np.argmin(np.append(holds[middle:], False)))
+    return slice(middle - left + 1, middle + right) if holds[middle] else slice(0, 0)
 
 
 def _filled(log_density: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ from arviz_swiss.correcting.densities import JointSpace
 from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
 from arviz_swiss.correcting.evaluation import Evaluate, Request, evaluating
 from arviz_swiss.correcting.full_posterior import check_same_prior
+from arviz_swiss.correcting.lines import doubtful_positions
+from arviz_swiss.correcting.redraw import record, redraw
 from arviz_swiss.correcting.rounds import Rounds, doubt_steps, with_rounds
 from arviz_swiss.correcting.tilted import Tilt, Tilted
 from arviz_swiss.data import containers, schema
@@ -22,12 +24,15 @@ from arviz_swiss.data.messages import warn
 from arviz_swiss.merging.models import imputed_names
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import Doubt, count_rounds
-from arviz_swiss.merging.tilted import merge_tilted
+from arviz_swiss.merging.tilted import merge_tilted, put_new_draws
 from arviz_swiss.parallel.progress import progress
 
 # Draws that the scores of a batch need: a parameter, beside those, and at least.
 DRAWS_A_PARAMETER, DRAWS_BESIDE, LEAST_DRAWS = 5, 100, 320
 ROUNDS = 8
+# Values of rows at draws that are made anew, at most, and such draws at least: each is evaluated
+# some dozens of times.
+MOST_NEW, FEWEST_NEW = 5 * 10**7, 1000
 
 
 class Written(NamedTuple):
@@ -86,27 +91,75 @@ def propagate_models(
     ):
         _check_priors(evaluate, list(models), start)
         propagated = propagate(_sampling(evaluate), start, shares, effort, rng, bar)
-        bar.stage("writing the draws")
-        written = evaluate(
-            {
-                label: [
-                    Written(tilted.shared, tilted.local, not isinstance(models[label], BatchModel))
-                ]
-                for label, tilted in propagated.tilted.items()
-            }
+        bar.stage("looking at skewed parameters")
+        redrawn = redraw(
+            evaluate,
+            list(models),
+            propagated.history[-1].moments,
+            doubtful_positions(propagated.skewness, propagated.skewness_error),
+            _new_draws(effort, len(models), rows),
+            rng,
         )
+        bar.stage("writing the draws")
+        written = _written(
+            evaluate,
+            models,
+            {label: (each.shared, each.local) for label, each in propagated.tilted.items()},
+        )
+        rewritten = {}
+        if redrawn is not None:
+            rewritten = _written(
+                evaluate,
+                models,
+                {label: (redrawn.shared, local) for label, local in redrawn.local.items()},
+            )
         bar.stage(count_rounds(len(propagated.history)))
         bar.finish()
-    idatas = {}
-    for label, ((groups, imputed),) in written.items():
-        local = [*space.axes, *imputed]
-        own = _batch_attrs(label, shares[label], rows, local)
-        idatas[label] = _container(groups, propagated.tilted[label], {**attrs, **own})
+
+    def packed(label: str, groups: Groups, imputed: Sequence[str]) -> Groups:
+        own = _batch_attrs(label, shares[label], rows, [*space.axes, *imputed])
+        posterior = groups[schema.POSTERIOR]
+        posterior = posterior.assign_attrs(containers.safe_attrs({**attrs, **own}))
+        return {**groups, schema.POSTERIOR: posterior}
+
+    idatas = {
+        label: containers.build(_with_stats(packed(label, *one), propagated.tilted[label]))
+        for label, one in written.items()
+    }
     doubt = doubt_steps(Rounds(propagated.history, list(models)), more="draws")
     if doubt is not None:
         warn(f"{doubt.what}. {doubt.remedy}")
     first = opened(next(iter(models.values())))
-    return _merged(idatas, space, start, propagated, first, coords, doubt)
+    merged = _merged(idatas, space, start, propagated, first, coords, doubt)
+    if redrawn is None:
+        return merged
+    anew = {label: containers.build(packed(label, *one)) for label, one in rewritten.items()}
+    contents = containers.read(put_new_draws(merged, anew, first, coords))
+    groups = {**contents.groups, schema.REDRAWN: record(redrawn, space.parameters)}
+    return containers.build(groups, contents.container)
+
+
+def _new_draws(effort: Effort, batches: int, rows: Mapping[str, int] | None) -> int:
+    """Return how many draws to make anew: as many as there are, unless rows are very many."""
+    wanted = effort.chains * effort.draws * batches
+    if rows is None:
+        return wanted
+    return min(wanted, max(FEWEST_NEW, MOST_NEW // sum(rows.values())))
+
+
+def _written(
+    evaluate: Evaluate,
+    models: Mapping[str, Any],
+    draws: Mapping[str, tuple[np.ndarray, np.ndarray]],
+) -> dict[str, tuple[Groups, list[str]]]:
+    """Return draws of shared and local variables as groups, with the names of missing outcomes."""
+    answers = evaluate(
+        {
+            label: [Written(shared, local, not isinstance(models[label], BatchModel))]
+            for label, (shared, local) in draws.items()
+        }
+    )
+    return {label: answer for label, (answer,) in answers.items()}
 
 
 def _check_priors(evaluate: Evaluate, labels: Sequence[str], start: Gaussian) -> None:
@@ -166,8 +219,8 @@ def _by_scores(tilt: Tilt, tilted: Tilted) -> Gaussian:
     return gaussian(tilt.mean + half @ (spread.T @ tilted.change.shift), half @ half.T)
 
 
-def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Container:
-    """Return one batch's draws, as `merge` takes them."""
+def _with_stats(groups: Groups, tilted: Tilted) -> Groups:
+    """Return one batch's draws with the sampler's statistics."""
     shape = tilted.acceptance.shape
     stats = {
         "acceptance_rate": tilted.acceptance,
@@ -175,12 +228,9 @@ def _container(groups: Groups, tilted: Tilted, attrs: Mapping[str, Any]) -> Cont
         "n_steps": np.broadcast_to(tilted.steps, shape).copy(),
         "step_size": np.full(shape, tilted.step_size),
     }
-    posterior = groups[schema.POSTERIOR].assign_attrs(containers.safe_attrs(dict(attrs)))
-    coords = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
+    coords = {dim: groups[schema.POSTERIOR][dim].values for dim in SAMPLE_DIMS}
     stats_group = xr.Dataset({k: (SAMPLE_DIMS, v) for k, v in stats.items()}, coords)
-    return containers.build(
-        {**groups, schema.POSTERIOR: posterior, schema.SAMPLE_STATS: stats_group}
-    )
+    return {**groups, schema.SAMPLE_STATS: stats_group}
 
 
 def _batch_attrs(

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.data import schema
+
 SAMPLE_DIMS = ("chain", "draw")
 
 DRAWS = (
@@ -161,6 +163,11 @@ def check_group(
     """Refuse an object, called `name`, without draws in this group."""
     if group not in groups:
         present = ", ".join(groups) or "none"
+        if sent := [what for key, what in schema.SENT.items() if key in groups]:
+            raise ValueError(
+                f"{name} holds {sent[0]}, no draws. Pass the draws; moments are for plan, and a "
+                "plan is for apply."
+            )
         raise ValueError(f'{name} has no group "{group}"; its groups are: {present}.')
     dataset = groups[group]
     if not dataset.data_vars:

@@ -14,7 +14,7 @@ from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.temporaries import clean, temporary_name
 
 # What a file is, by the group that tells it.
-HOLDS = {schema.PLAN: "a plan", schema.MOMENTS: "moments", schema.POSTERIOR: "draws"}
+HOLDS = {**schema.SENT, schema.POSTERIOR: "draws"}
 
 
 def write_groups(

@@ -15,12 +15,15 @@ DIAGNOSTICS = "swiss_diagnostics"
 LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
 SITES = "swiss_sites"
+REDRAWN = "swiss_redrawn"
 PILOT = "swiss_pilot"
 RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
 # Groups of what `moments` and `plan` return, and of their files.
 MOMENTS = "swiss_moments"
 PLAN = "swiss_plan"
+# What files that hold no draws are, by the group that tells it.
+SENT = {PLAN: "a plan", MOMENTS: "moments"}
 VARIABLES_OF_DRAWS = "swiss_variables"
 VARIABLES_OF_MERGE = "swiss_merge_variables"
 PRIOR_DRAWS = "swiss_prior"
@@ -159,6 +162,7 @@ GROUPS = {
     DIAGNOSTICS: "What the batches' moments tell about the merge.",
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
     SITES: "What each batch says of the shared parameters, where `refine` sampled batches anew.",
+    REDRAWN: "Of draws that `refine` made anew by the exact density of the shared parameters.",
     PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
     RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
@@ -273,6 +277,13 @@ VARIABLES = {
         "cavity_shift": "That precision times its mean, seen from `cavity_mean`.",
         "skewness": "What the batches' scores tell of the skewness of each parameter.",
         "skewness_error": "Monte Carlo error of that.",
+    },
+    REDRAWN: {
+        "log_density": "Log density of the shared parameters at each draw, up to a constant.",
+        "khat": "Pareto k-hat of the weights by which draws were resampled.",
+        "effective_size": "Equally weighted draws that the weighted ones were worth.",
+        "proposed": "How many were weighed.",
+        "reshaped": "Parameters whose posterior is far from Gaussian.",
     },
     PILOT: {
         "mean": "Mean of the Gaussian.",

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from arviz_swiss.base.gaussian import Moments
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import Groups
 from arviz_swiss.merging import pack, warn
@@ -12,7 +13,7 @@ from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.combine import Draws
 from arviz_swiss.merging.join import join_groups, join_stats, shared_stats, stats_dtypes
 from arviz_swiss.merging.local_draws import LocalMoves, find_moves, move_local
-from arviz_swiss.merging.settle import Flat, Summary
+from arviz_swiss.merging.settle import Flat
 
 
 class Beside(NamedTuple):
@@ -25,7 +26,7 @@ class Beside(NamedTuple):
 
 
 def find_beside(
-    flat: Flat, summary: Summary, length: int | None, attrs: Mapping[str, Any]
+    flat: Flat, moments: Sequence[Moments], length: int | None, attrs: Mapping[str, Any]
 ) -> Beside:
     """Return what stands beside the merged variables, and the attributes that say so.
 
@@ -35,9 +36,7 @@ def find_beside(
     batches, local = flat.matched.batches, flat.local
     moves, attrs = None, dict(attrs)
     if local:
-        moves = find_moves(
-            flat.matched, local, flat.local_space, flat.frame, summary.moments, flat.coords
-        )
+        moves = find_moves(flat.matched, local, flat.local_space, flat.frame, moments, flat.coords)
         warn.warn_unordered(flat.matched, moves)
         attrs[schema.LOCAL] = ",".join(name for name in flat.matched.local if name in local)
     names = [] if length is None else shared_stats(batches, length)
@@ -51,7 +50,11 @@ def find_beside(
 
 
 def pack_part(
-    flat: Flat, summary: Summary, beside: Beside, draws: Draws, batches: Sequence[Batch]
+    flat: Flat,
+    moments: Sequence[Moments],
+    beside: Beside,
+    draws: Draws,
+    batches: Sequence[Batch],
 ) -> Groups:
     """Return the groups of some merged draws, those of these batches, or newly made ones."""
     every, frame = flat.matched.batches, flat.frame
@@ -59,5 +62,5 @@ def pack_part(
     groups = pack.add_stats(groups, join_stats(batches, beside.stats, draws.length), draws)
     if beside.moves is None:
         return groups
-    local = move_local(beside.moves, every, frame, summary.moments, draws)
+    local = move_local(beside.moves, every, frame, moments, draws)
     return pack.add_local(groups, every[0].group, local)

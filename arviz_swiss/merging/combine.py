@@ -187,6 +187,13 @@ def make_draws(
     return _new_draws(made, batches, frame)
 
 
+def take_draws(batch: Batch, frame: Frame) -> Draws:
+    """Return one batch's draws as they are, as newly made ones."""
+    arrays = list(unconstrained(batch, frame).values())
+    rows = gather_all(as_rows(arrays, frame.layout), frame.layout)
+    return _new_draws(rows.reshape(*batch.sizes, -1), [batch], frame)
+
+
 def _common_sizes(batches: Sequence[Batch]) -> tuple[int, int]:
     """Return the numbers of chains and draws that all batches have."""
     chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))

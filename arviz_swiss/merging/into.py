@@ -80,13 +80,15 @@ def write_into(
     batches, frame = flat.matched.batches, flat.frame
     length = combine.kept_length(batches)
     dtypes = combine.dtypes_of(batches, frame.layout.names)
-    beside = find_beside(flat, summary, length, attrs)
+    beside = find_beside(flat, summary.moments, length, attrs)
+    if beside.moves is not None:
+        beside = beside._replace(moves=beside.moves._replace(residuals={}))
     chains = sum(batch.sizes[0] for batch in batches)
     with stores.written_whole(target) as store:
         start = 0
         for batch, affine in zip(batches, maps, strict=True):
             draws = combine.move_batches([batch], frame, [affine], length, dtypes, start)
-            part = pack_part(flat, summary, beside, draws, [batch])
+            part = pack_part(flat, summary.moments, beside, draws, [batch])
             for name, dataset in part.items():
                 _write_part(store, name, dataset, start, chains)
             start += batch.sizes[0]

@@ -51,7 +51,9 @@ class Side(NamedTuple):
 class LocalMoves(NamedTuple):
     """How local variables are moved: where elements go, what is computed, and moved as what.
 
-    `regressions` are by batch label and variable, kept from the first move of a batch on.
+    `regressions` are by batch label and variable, kept from the first move of a batch on. So are,
+    for who moves the merged draws part by part, the `residuals` about them: as many values as one
+    part has, where otherwise every part would read all batches.
     """
 
     dims: dict[str, str]
@@ -59,7 +61,8 @@ class LocalMoves(NamedTuple):
     computed: set[str]
     through: dict[str, str]
     space: LocalSpace
-    regressions: dict[str, dict[str, np.ndarray]]
+    regressions: dict[str, Arrays]
+    residuals: dict[str, Arrays] | None = None
 
     @property
     def unordered(self) -> list[str]:
@@ -127,24 +130,41 @@ def move_local(
     within = _within_batches(draws, target.shape[0])
     out: Arrays = {}
     for batch, own in zip(batches, moments, strict=True):
-        arrays = _load(batch, batches[0], moves.dims)
-        images = _images(batch, arrays, moves.computed, moves.space, frame)
-        source = _free_rows(unconstrained(batch, frame), frame)
-        if batch.label not in moves.regressions:
-            moves.regressions[batch.label] = {
-                name: _regression(image, source, own) for name, image in images.items()
-            }
-        chains = within % batch.sizes[0]
-        step = target - source[chains, : draws.length]
-        moved = {}
-        for name, image in images.items():
-            by = change(step, moves.regressions[batch.label][name], image.shape)
-            moved[name] = image[chains, : draws.length] + by
+        residuals = _residuals(moves, batch, batches[0], own, frame, draws.length)
+        chains, step = within % batch.sizes[0], target - own.mean
+        moved = {
+            name: residual[chains]
+            + change(step, moves.regressions[batch.label][name], residual.shape)
+            for name, residual in residuals.items()
+        }
         moved |= moves.space.backward(moved, draws.constrained)
         every = moves.space.deterministics(draws.constrained | moved)
         moved |= {name: values for name, values in every.items() if name in moves.computed}
         _put_beside(out, moved, batch, batches, moves.dims, moves.sides)
     return _pack_posterior(batches, moves.sides, out)
+
+
+def _residuals(
+    moves: LocalMoves, batch: Batch, first: Batch, moments: Moments, frame: Frame, length: int
+) -> Arrays:
+    """Return a batch's local draws less what they are by their regressions, which are noted."""
+    if moves.residuals is not None and batch.label in moves.residuals:
+        return moves.residuals[batch.label]
+    arrays = _load(batch, first, moves.dims)
+    images = _images(batch, arrays, moves.computed, moves.space, frame)
+    source = _free_rows(unconstrained(batch, frame), frame)
+    if batch.label not in moves.regressions:
+        moves.regressions[batch.label] = {
+            name: _regression(image, source, moments) for name, image in images.items()
+        }
+    step = source[:, :length] - moments.mean
+    residuals = {
+        name: image[:, :length] - change(step, moves.regressions[batch.label][name], image.shape)
+        for name, image in images.items()
+    }
+    if moves.residuals is not None:
+        moves.residuals[batch.label] = residuals
+    return residuals
 
 
 def pack_moves(moves: LocalMoves, batches: Sequence[Batch], frame: Frame) -> xr.Dataset:

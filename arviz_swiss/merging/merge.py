@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss import methods
-from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.gaussian import Gaussian, Moments
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
@@ -241,7 +241,9 @@ def merge(
         else:
             make = partial(recipe.combine, given, rng=rng, **options)
             draws = make_all(flat, summary, factors, make)
-        return containers.build(pack_groups(flat, summary, draws, attrs) | settled, container)
+        return containers.build(
+            pack_groups(flat, summary.moments, draws, attrs) | settled, container
+        )
 
 
 def flatten(
@@ -295,12 +297,12 @@ def observed_of(batches: Sequence[Batch]) -> xr.DataArray | None:
 
 
 def pack_groups(
-    flat: Flat, summary: Summary, draws: combine.Draws, attrs: dict[str, Any]
+    flat: Flat, moments: Sequence[Moments], draws: combine.Draws, attrs: dict[str, Any]
 ) -> Groups:
     """Return the merged draws' groups, local variables and data beside them."""
     batches, frame = flat.matched.batches, flat.frame
-    beside = find_beside(flat, summary, draws.length if draws.owners else None, attrs)
-    groups = pack_part(flat, summary, beside, draws, batches) | beside.data
+    beside = find_beside(flat, moments, draws.length if draws.owners else None, attrs)
+    groups = pack_part(flat, moments, beside, draws, batches) | beside.data
     if beside.moves is not None:
         groups[schema.LOCAL_MAPS] = pack_moves(beside.moves, batches, frame)
     return groups

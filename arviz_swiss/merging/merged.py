@@ -129,6 +129,11 @@ class Merged:
         """Whether the draws are the batches' own, moved by maps, and not newly made."""
         return "scale" in self.maps
 
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether `refine` made the draws anew, by the exact density of the shared parameters."""
+        return schema.REDRAWN in self.groups
+
     def require_moved(self, why: str) -> None:
         """Refuse newly made draws; `why` says what they lack and what to do."""
         if not self.is_moved:
@@ -271,7 +276,7 @@ class Merged:
     @cached_property
     def batch_moments(self) -> list[Moments]:
         """The batches' moments as the merge took them; of tilted ones, those of their draws."""
-        if self.kind == TILTED:
+        if self.kind == TILTED and self.is_moved:
             return [self._sampled_moments(position) for position in range(len(self.labels))]
         columns = (self.maps[name].values for name in ("mean", "covariance", "draws"))
         effective = self.diagnostics["effective_size"].values
@@ -362,6 +367,8 @@ def open_merged(merged: Any, group: str) -> Merged:
     """Read a merged object; refuse any other."""
     contents = read_whole(merged, group)
     groups = contents.groups
+    if sent := [what for key, what in schema.SENT.items() if key in groups]:
+        raise ValueError(f"not a merged object: {sent[0]}, which holds no draws. Pass {MERGED}.")
     if group not in groups and schema.TRANSFORM in groups:
         raise ValueError(
             f'the merged object has no group "{group}": group= must be the one that was merged. '

@@ -35,7 +35,13 @@ from arviz_swiss.merging.moments import BatchMoments, open_moments
 from arviz_swiss.merging.moments import moments as take_moments
 from arviz_swiss.merging.origin import join_observed
 from arviz_swiss.merging.planned import Plan, open_plan
-from arviz_swiss.merging.powers import Powers, check_prior_used, refuse_prior_count
+from arviz_swiss.merging.powers import (
+    Powers,
+    attributed_power,
+    check_prior_used,
+    check_told_powers,
+    refuse_prior_count,
+)
 from arviz_swiss.merging.settle import (
     Flat,
     Summary,
@@ -74,7 +80,8 @@ def plan(
         What the batches were sampled from, if their moments do not say. Another kind than theirs
         is refused.
     powers : float, sequence, or mapping of label to float, optional
-        The power that each batch's likelihood was raised to, if their moments do not say.
+        The power that each batch's likelihood was raised to, if their moments do not say. Others
+        than theirs are refused.
     drop : label, position, or sequence of them, optional
         Batches to leave out, as in `merge`.
     **options
@@ -236,15 +243,23 @@ def _recorded_kind(gathered: Gathered, kind: str | None) -> str | None:
 
 def _recorded_powers(gathered: Gathered, powers: Any) -> Any:
     """Return the powers that the user gave here, or with the moments, by label."""
-    given = {batch.label: each.record["power"] for batch, each in zip(*gathered, strict=True)}
-    if powers is not None or all(power is None for power in given.values()):
+    given = [each.record["power"] for each in gathered.measured]
+    told = [
+        attributed_power(batch) if power is None else power
+        for batch, power in zip(gathered.batches, given, strict=True)
+    ]
+    if powers is not None:
+        check_told_powers(gathered.batches, powers, told)
         return powers
-    if missing := [label for label, power in given.items() if power is None]:
+    if all(power is None for power in given):
+        return None
+    by_label = {batch.label: power for batch, power in zip(gathered.batches, told, strict=True)}
+    if missing := [label for label, power in by_label.items() if power is None]:
         raise ValueError(
             f"the moments of batch {brief(missing)} were taken without power=, those of others "
             "with. Pass the powers of all to plan, or take them alike."
         )
-    return given
+    return by_label
 
 
 def _prior_of(gathered: Gathered, frame: Frame, powers: Powers, covariance: str) -> Any:

@@ -82,6 +82,24 @@ def resolve_powers(batches: Sequence[Batch], kind: str | None, powers: Any) -> P
     return Powers(likelihood, prior, kind, kind_from)
 
 
+def attributed_power(batch: Batch) -> float | None:
+    """Return the power that a batch's attribute tells; None where it tells none."""
+    power = _attrs_of(batch).get(schema.POWER)
+    return float(power) if isinstance(power, Real) else None
+
+
+def check_told_powers(batches: Sequence[Batch], powers: Any, told: Sequence[float | None]) -> None:
+    """Refuse powers other than those that the moments of the batches tell."""
+    values = _from_argument(batches, powers)
+    assert values is not None
+    for batch, value, own in zip(batches, values, told, strict=True):
+        if own is not None and not np.isclose(value, own, rtol=1e-9, atol=0):
+            raise ValueError(
+                f"powers= gives {batch} the power {value}, but its moments say {own}. Leave powers "
+                f"out, or take the moments of this batch again with power={value} if that is right."
+            )
+
+
 def keep(powers: Powers, kept: Sequence[int]) -> Powers:
     """Return the powers of the kept batches, as if there were no others.
 

@@ -6,13 +6,22 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from arviz_swiss.base.gaussian import Gaussian, Moments, map_between, moments_of, permuted
+from arviz_swiss.base.gaussian import (
+    Gaussian,
+    Moments,
+    gaussian,
+    map_between,
+    moments_of,
+    permuted,
+)
 from arviz_swiss.base.linalg import AffineMap, inverse
 from arviz_swiss.base.sites import Site
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.merging import warn
 from arviz_swiss.merging.batches import opened
+from arviz_swiss.merging.combine import take_draws
+from arviz_swiss.merging.estimate import summarise
 from arviz_swiss.merging.match import match
 from arviz_swiss.merging.merge import (
     flatten,
@@ -26,6 +35,8 @@ from arviz_swiss.merging.powers import TILTED, resolve_powers
 from arviz_swiss.merging.settle import describe_origin, pack_settled
 
 METHOD = "swiss"
+# Of draws that are no batch's, but newly made by the exact density of the shared parameters.
+REDRAWN = "redrawn"
 # How the batches' covariances were estimated.
 SCORES = "scores"
 
@@ -60,11 +71,47 @@ def merge_tilted(
         own = [permuted(sources[batch.label], places) for batch in batches]
         maps = _maps(own, summary.moments, pooled)
         attrs = {schema.METHOD: METHOD, schema.KIND: TILTED}
-        groups = pack_groups(flat, summary, move_all(flat, maps), attrs)
+        groups = pack_groups(flat, summary.moments, move_all(flat, maps), attrs)
         origin = describe_origin(powers, SCORES)
         groups |= pack_settled(flat, powers, summary, maps, observed_of(batches), origin)
         groups[schema.TRANSFORM] = _with_sources(groups[schema.TRANSFORM], own)
         return containers.build(groups, container)
+
+
+def put_new_draws(
+    merged: Container,
+    idatas: Mapping[str, Any],
+    model: Any,
+    coords: Mapping[str, Any],
+) -> Container:
+    """Return a merged object with draws of its full posterior instead of the batches' moved ones.
+
+    All `idatas` have the same draws of the shared parameters, and of each batch its own variables
+    given these. What the batches said of the shared parameters stays.
+    """
+    contents = containers.read(merged)
+    with opened(idatas, schema.POSTERIOR) as (batches, _):
+        powers = resolve_powers(batches, None, None)
+        matched = match(batches, None, None, free_variables(model))
+        flat = flatten(matched, powers, None, model)._replace(coords=dict(coords))
+        moments = [summarise(batch, flat.frame, "sample") for batch in batches]
+        pooled = gaussian(moments[0].mean, moments[0].covariance)
+        attrs = {schema.METHOD: REDRAWN, schema.KIND: TILTED}
+        made = pack_groups(flat, moments, take_draws(batches[0], flat.frame), attrs)
+        labels = flat.frame.labels.tolist()
+    kept = {
+        name: group
+        for name, group in contents.groups.items()
+        if name.startswith(schema.PREFIX) and name != schema.LOCAL_MAPS
+    }
+    maps = kept[schema.TRANSFORM].drop_vars(["scale", "target"])
+    places = [labels.index(name) for name in maps["parameter"].values.astype(str)]
+    new = permuted(pooled, places)
+    kept[schema.TRANSFORM] = maps.assign(
+        pooled_mean=maps["pooled_mean"].copy(data=new.mean),
+        pooled_covariance=maps["pooled_covariance"].copy(data=new.covariance),
+    )
+    return containers.build(made | kept, contents.container)
 
 
 def _maps(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from arviz_swiss.data import schema
 from arviz_swiss.parallel import frames
-from arviz_swiss.parallel.partition import column, is_dataset, is_missing, row_count
+from arviz_swiss.parallel.partition import column, index_names, is_dataset, is_missing, row_count
 from arviz_swiss.parallel.tables import Table, tell_levels
 
 # Attribute of a Dataset's variable, which has no categories.
@@ -36,6 +36,11 @@ def share_levels(data: Any, names: Sequence[str]) -> Any:
         return tell_levels(data, names)
     for name in names:
         values = column(data, name, "shared")
+        if name in index_names(data):
+            raise ValueError(
+                f"shared={name!r} is in the index of the data, which cannot hold the levels of all "
+                "rows. Make it a column: pass data.reset_index()."
+            )
         if values.shape != (row_count(data),):
             raise ValueError(
                 f"shared={name!r} must have one level per row: expected shape "

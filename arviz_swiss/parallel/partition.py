@@ -5,6 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.parallel import frames
@@ -38,13 +39,13 @@ def partition(
     batches : int
         Number of batches.
     groups : array-like or hashable, optional
-        One label per row, or the name of a column of `data_or_n`. Rows with the same label stay in
-        the same batch, and batch sizes are balanced as well as whole groups allow.
+        One label per row, or the name of a column of `data_or_n`, or of its index. Rows with the
+        same label stay in the same batch, and batch sizes are balanced as well as whole groups
+        allow.
     stratify : array-like or hashable, optional
-        One label per row, or the name of a column of `data_or_n`. Every label is spread evenly:
-        the number of its rows differs by at most one between batches. Together with `groups` the
-        label must be constant within each group, and it is the number of groups that differs by at
-        most one.
+        The same. Every label is spread evenly: the number of its rows differs by at most one
+        between batches. Together with `groups` the label must be constant within each group, and it
+        is the number of groups that differs by at most one.
     random_seed : int or numpy.random.Generator, optional
         Seed of the shuffle. The same seed gives the same batches.
 
@@ -295,7 +296,7 @@ def _equals_itself(label: Any) -> bool:
 
 
 def column(data: Any, labels: Any, argument: str) -> np.ndarray:
-    """Labels as an array; a name is looked up among the columns of the data."""
+    """Labels as an array; a name is looked up among the columns of the data, then its index."""
     if not isinstance(labels, tuple) and (np.ndim(labels) or not isinstance(labels, Hashable)):
         return np.asarray(labels)
     if _has_column(data, labels):
@@ -304,12 +305,20 @@ def column(data: Any, labels: Any, argument: str) -> np.ndarray:
         return np.asarray(data[labels])
     if isinstance(labels, tuple):
         return np.asarray(labels)
+    if labels in index_names(data):
+        return np.asarray(data.index.get_level_values(labels))
     names = ", ".join(str(name) for name in _columns(data))
     raise ValueError(
         f"{argument}={labels!r} is not a column of the data ({type(data).__name__}"
         f"{f' with {names}' if names else ''}). Pass the name of a column, or an array with one "
         "label per row."
     )
+
+
+def index_names(data: Any) -> list[Hashable]:
+    """Return the names of the index of what pandas has made."""
+    names = data.index.names if isinstance(data, pd.DataFrame | pd.Series) else ()
+    return [name for name in names if name is not None]
 
 
 def _has_column(data: Any, name: Hashable) -> bool:

@@ -87,6 +87,21 @@ def recorded_seed(table: Table) -> int | None:
     return None
 
 
+def check_current(split: Split) -> None:
+    """Refuse to go on with rows that another process has replaced since they were found."""
+    path = Path(split.folder) / RECORD
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        counts, data = recorded.pop("rows"), recorded.pop("data")
+        record = {k: v for k, v in recorded.items() if k not in ("files", "writer")}
+        if store.fingerprint([record, data, counts]) == split.division:
+            return
+    raise ValueError(
+        f"another process has divided the rows in {split.folder} otherwise meanwhile. Pass another "
+        "folder, or the same arguments in both."
+    )
+
+
 def _split_of(table: Table, record: dict[str, Any], counts: Sequence[int]) -> Split:
     assert table.folder is not None
     rows = (
@@ -156,11 +171,11 @@ def _write_split(
             try:
                 os.rename(temporary, folder)
             except OSError:
-                # another process has divided the same rows meanwhile
+                # another process has divided rows meanwhile; if it has ended, they may be gone now
                 found = _find(table, record)
-                if found is None:
-                    raise
-                return found
+                if found is not None:
+                    return found
+                os.rename(temporary, folder)
         return counts.tolist()
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,6 +1,7 @@
 """A table that does not fit in memory: its columns, levels and some of its rows."""
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from arviz_swiss.data import temporaries
 from arviz_swiss.parallel.contents import RowHash, hash_files, hash_rows
 from arviz_swiss.parallel.frames import (
+    PANDAS,
     POLARS,
     check_text,
     from_arrow,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 TEMPORARY = "arviz_swiss"
 # Of the table of labels: how many rows have each. A column of the data may have any other name.
 COUNT = "\0count"
+# What pandas calls an index without a name in files.
+UNNAMED = re.compile(r"__index_level_\d+__")
 # Labels that are counted together, beside all that were seen before.
 SEEN_AT_ONCE = 2**20
 
@@ -94,15 +98,25 @@ class Table:
         """The names of the columns."""
         return list(self.source.schema.names)
 
+    @property
+    def index_names(self) -> list[str]:
+        """The names of columns that come to pandas as an index."""
+        metadata = self.source.schema.pandas_metadata if self.source.library == PANDAS else None
+        index = (metadata or {}).get("index_columns", ())
+        return [name for name in index if isinstance(name, str) and name in self.columns]
+
     def column_name(self, labels: Any, argument: str) -> str:
         """Return the name of a column; refuse labels, which would be as long as the table."""
-        if isinstance(labels, str) and labels in self.columns:
+        unnamed = [name for name in self.index_names if UNNAMED.fullmatch(name)]
+        known = [name for name in self.columns if name not in unnamed]
+        if isinstance(labels, str) and labels in known:
             return labels
-        names = ", ".join(self.columns)
+        names = ", ".join(known)
+        hint = " If it is the index, write it with its name, by frame.rename_axis(name)."
         if np.isscalar(labels):
             raise ValueError(
                 f"{argument}={labels!r} is not a column of the data, which has {names}. Pass the "
-                "name of a column."
+                f"name of a column.{hint if unnamed else ''}"
             )
         raise TypeError(
             f"{argument} must be the name of a column where rows are read from files or lazy "
@@ -184,6 +198,12 @@ def tell_levels(table: Table, names: Sequence[str]) -> Table:
 
     for name in names:
         table.column_name(name, "shared")
+        if name in table.index_names:
+            raise ValueError(
+                f"shared={name!r} is in the index of the data, which cannot hold the levels of all "
+                "rows. Make it a column: write the files from frame.reset_index(), or pass "
+                "dask.dataframe.read_parquet(path).reset_index()."
+            )
     found: dict[str, pa.Array] = {}
     has_own = {f.name for f in table.source.schema if pa.types.is_dictionary(f.type)}
     if isinstance(table.source, PolarsSource):

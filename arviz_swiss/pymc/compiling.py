@@ -87,7 +87,9 @@ def compile_once(
             ):
                 _log.debug("swapped data into a compiled model")
                 return _swap(entry, new)
-        with compiling_afresh(reproducible):
+        with compiling_afresh(reproducible), warnings.catch_warnings():
+            # of the layout of arrays inside a graph, which nobody can change from here
+            warnings.filterwarnings("ignore", r"np\.dot\(\) is faster on contiguous")
             compiled = nutpie.compile_pymc_model(model)
             compiled.initial_point_func(0)  # PyTensor may compile it at its first call only
         _log.debug("compiled a model")

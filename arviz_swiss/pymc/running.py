@@ -23,6 +23,7 @@ from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.missing import describe_missing
 from arviz_swiss.parallel.partition import packed, row_count, take
 from arviz_swiss.parallel.progress import progress, waiting_for
+from arviz_swiss.parallel.splitting import check_current
 from arviz_swiss.pymc.checking import (
     Checked,
     build_probes,
@@ -160,6 +161,8 @@ def _plan(
         )
         # another process may begin the folder while models are checked: then its settings hold
         if folder is None or run.recorded or store.create_settings(folder, run.settings):
+            if isinstance(run.data, Split):
+                check_current(run.data)
             break
     threads = bool(checked.models) and (_is_own(settings) or suits_threads(probes, settings))
     sampled = Sampled(run, idatas, checked.model, checked.models, checked.axes)
@@ -202,7 +205,7 @@ def _sample_missing(
             local=checked.local,
             seeds=tuple(int(value) >> 1 for value in seeds[label].generate_state(2)),
             attrs=run.all_attrs,
-            keep_data=limits.keep_data and not isinstance(run.data, Split),
+            keep_data=limits.keep_data,
             model=model,
             pilot=sampled.pilot,
         )

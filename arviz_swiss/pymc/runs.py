@@ -100,10 +100,12 @@ def plan_run(
     made with other settings is refused.
     """
     recorded = None if folder is None else store.read_settings(folder)
+    if random_seed is None and recorded:
+        random_seed = recorded["random_seed"]
     if random_seed is None:
-        fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-        random_seed = recorded["random_seed"] if recorded else _seed_of_split(data, fresh)
-    data, indices = divide(data, **division, random_seed=random_seed)
+        random_seed, data, indices = _divide_first(data, division)
+    else:
+        data, indices = divide(data, **division, random_seed=random_seed)
     labels = {name: division[name] for name in ("groups", "stratify")}
     attrs = division_attrs(data, indices, random_seed, **labels, shared=settings.shared)
     now: dict[str, Any] = {}
@@ -125,10 +127,23 @@ def plan_run(
     return Run(random_seed, data, labelled, attrs, folder, now, recorded, place)
 
 
-def _seed_of_split(data: Any, fresh: int) -> int:
-    """Return the seed by which rows were divided into files in a folder without settings yet."""
-    found = recorded_seed(data) if isinstance(data, Table) else None
-    return fresh if found is None else found
+def _divide_first(data: Any, division: Mapping[str, Any]) -> tuple[int, Any, list[Any]]:
+    """Divide the rows by a new seed; of files in a folder without settings yet, by theirs."""
+    fresh = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    before = _seed_of_split(data)
+    seed = fresh if before is None else before
+    try:
+        return seed, *divide(data, **division, random_seed=seed)
+    except ValueError:
+        # another process may have divided them meanwhile: then its seed holds
+        theirs = _seed_of_split(data)
+        if theirs in (None, seed):
+            raise
+    return theirs, *divide(data, **division, random_seed=theirs)
+
+
+def _seed_of_split(data: Any) -> int | None:
+    return recorded_seed(data) if isinstance(data, Table) else None
 
 
 def add_models(run: Run, models: Sequence[pm.Model]) -> Run:

@@ -109,7 +109,7 @@ def sample(
         sampled in rounds.
     keep_data : bool, default False
         Whether batches, and the result where their rows have labels, hold ``observed_data`` and
-        ``constant_data``.
+        ``constant_data``. With True all rows of files must fit in memory.
     tune, chains : int, optional
         Of each batch. By default 8 chains with a warm-up of 20 draws in whitened coordinates; 4
         chains by another sampler, with 100, and 1000 in the coordinates of the model.

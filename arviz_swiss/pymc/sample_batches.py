@@ -9,7 +9,7 @@ import pymc as pm
 
 from arviz_swiss.base.seeds import integer_seed
 from arviz_swiss.parallel.levels import share_levels, shared_names
-from arviz_swiss.parallel.tables import opened_table
+from arviz_swiss.parallel.tables import Table, opened_table
 from arviz_swiss.pymc.running import Limits, check_arguments, checked_timeout, run_batches
 from arviz_swiss.pymc.runs import Settings
 
@@ -27,7 +27,7 @@ def sample_batches(
     executor: Any = None,
     folder: str | Path | None = None,
     timeout: float | None = None,
-    keep_data: bool = True,
+    keep_data: bool | None = None,
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 2,
@@ -52,7 +52,7 @@ def sample_batches(
         of pyarrow. One pass over these writes the rows of each batch into a file in `folder`,
         without one into a temporary folder that is there as long as the call, and workers read
         their own batch's. `build` gets pandas DataFrames of paths and of Dask, otherwise frames of
-        the library that you gave; results have draws alone, as with ``keep_data=False``.
+        the library that you gave.
     batches : int
         Number of batches.
     groups, stratify : array-like or hashable, optional
@@ -84,9 +84,10 @@ def sample_batches(
         abandoned and reported; the others are sampled and saved. Batches then run in processes,
         which can be ended, unless an `executor` is given: on Dask the worker is begun anew, other
         pools have one worker less from then on.
-    keep_data : bool, default True
-        Whether each batch holds its rows, in ``observed_data`` and ``constant_data``. Neither
-        `merge` nor `refine` and `certify` need them; with False they are in memory once only.
+    keep_data : bool, optional
+        Whether each batch holds its rows, in ``observed_data`` and ``constant_data``; by default
+        where `data` are in memory. Neither `merge` nor `refine` and `certify` need them; with False
+        they are in memory once only. With True all rows of files must fit in memory.
     draws, tune, chains : int
         Of each batch, as in ``pymc.sample``. Chains of a batch run one after the other.
     nuts_sampler : str, optional
@@ -113,16 +114,16 @@ def sample_batches(
     Returns
     -------
     list of InferenceData or DataTree
-        One per batch, in order, each with the groups ``posterior``, ``sample_stats``,
-        ``observed_data`` and ``constant_data`` (and ``prior`` for "full_prior"). Attributes of
-        ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``, ``swiss_size``,
-        ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``, ``sampled_variables``, and
-        ``swiss_local`` where variables belong to one batch alone. Others tell where it comes from:
-        ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the rows of all batches),
-        ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify`` (where they are names
-        of columns) and ``swiss_shared``, by which `refine` and `certify` find the rows of each
-        batch again; ``swiss_settings`` (of its folder, as JSON), ``swiss_version`` and
-        ``swiss_pymc_version``.
+        One per batch, in order, each with the groups ``posterior`` and ``sample_stats``, by
+        `keep_data` ``observed_data`` and ``constant_data``, and for "full_prior" ``prior``.
+        Attributes of ``posterior`` tell `arviz_swiss.merge` all that it needs: ``swiss_batch``,
+        ``swiss_size``, ``swiss_kind``, ``swiss_power``, ``swiss_prior_power``,
+        ``sampled_variables``, and ``swiss_local`` where variables belong to one batch alone. Others
+        tell where it comes from: ``swiss_random_seed``, ``swiss_partition`` (a fingerprint of the
+        rows of all batches), ``swiss_data`` (of the data), ``swiss_groups`` and ``swiss_stratify``
+        (where they are names of columns) and ``swiss_shared``, by which `refine` and `certify` find
+        the rows of each batch again; ``swiss_settings`` (of its folder, as JSON), ``swiss_version``
+        and ``swiss_pymc_version``.
 
     Raises
     ------
@@ -192,6 +193,8 @@ def sample_batches(
     settings = settings._replace(shared=shared_names(shared))
     check_arguments("sample_batches", build, settings, executor)
     with opened_table(data, folder, progressbar) as rows:
+        if keep_data is None:
+            keep_data = not isinstance(rows, Table)
         sampled = run_batches(
             build,
             share_levels(rows, settings.shared),

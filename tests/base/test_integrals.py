@@ -11,6 +11,7 @@ from arviz_swiss.base.conditional import Conditional
 from arviz_swiss.base.integrals import (
     DEGREES,
     Place,
+    draw_local,
     log_integrals,
     log_integrals_by_group,
     log_ratios,
@@ -218,3 +219,41 @@ def test_draws_of_a_group_are_even_and_mirrored(count):
     levels = np.sort(t.cdf(draws[:half], DEGREES), axis=0)
     np.testing.assert_allclose(np.diff(levels, axis=0), 1 / half, atol=1e-9)
     assert np.ptp(levels[0]) > 0  # groups have their own
+
+
+def test_drawn_local_variables_are_those_of_normal_rows():
+    """Means and sds of 6 groups by 4,000 draws, at a scale of 1 and at one of 1e-4."""
+    terms, _ = normal_rows()
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(GROUPS, 5))  # as normal_rows has them
+    for log_scale in (0.0, np.log(1e-4)):
+        shared = np.tile([0.3, log_scale], (4000, 1))
+        drawn = draw_local(terms, crude_place(ONE_EACH, 2), shared, 16, seed=3)
+        precision = np.exp(-2 * log_scale) + 5 / 0.49
+        mean, sd = (y - 0.3).sum(axis=1) / 0.49 / precision, precision**-0.5
+        # five times the error of a mean, and of an sd, of so many draws
+        np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * sd / np.sqrt(4000))
+        np.testing.assert_allclose(drawn.std(axis=0), sd, rtol=5 / np.sqrt(2 * 4000) + 0.01)
+        # every draw is its own
+        assert np.unique(drawn[:, 0]).size == 4000
+
+
+def test_local_variables_are_drawn_at_their_own_points():
+    terms, _ = normal_rows()
+    shared = np.column_stack([np.zeros(600), np.repeat([-6.0, 0.0], 300)])
+    drawn = draw_local(terms, crude_place(ONE_EACH, 2), shared, 16, seed=3)
+    assert np.abs(drawn[:300]).max() < 8 * np.exp(-6.0) < drawn[300:].std()
+
+
+def test_one_point_far_out_leaves_the_noise_of_others_as_it_is():
+    terms, _ = logistic_rows()
+    points = np.column_stack([np.zeros(8), np.linspace(-1, 0.5, 8)])
+    alone = log_integrals(terms, crude_place(ONE_EACH, 2), points).noise
+
+    def broken(shared, local):
+        return terms(shared, local) * np.where(shared[:, :1] > 5, 1e9, 1.0)
+
+    points = np.concatenate([points, [[9.0, 0.0]]])
+    found = log_integrals(broken, crude_place(ONE_EACH, 2), points).noise
+    # relative to the median of one point more, and not to a mean of 1e9
+    assert found[:-1].max() < 3 * alone.max()

@@ -6,6 +6,8 @@ import pytest
 import xarray as xr
 from command_line import CENTRES, call, run, write_native
 
+import arviz_swiss as az_swiss
+
 FILES = [f"{label}.nc" for label in CENTRES]
 OUT = ["-o", "out.nc"]
 CERTIFY = ["certify", "merged.nc", *OUT, "--density"]
@@ -24,6 +26,7 @@ CASES = {
     "output a folder": (["merge", *FILES, "-o", ".", "--overwrite"], "folder or device"),
     "output a device": (["merge", *FILES, "-o", "/dev/null", "--overwrite"], "folder or device"),
     "output as zarr": (["merge", *FILES, "-o", "out.zarr"], "would be netCDF"),
+    "output of another kind": (["merge", *FILES, "-o", "out.csv"], "would be netCDF.*end in .nc"),
     "unwritable": (["merge", *FILES, "-o", "/proc/out.nc"], "'/proc' .* cannot be written to"),
     "both outputs": (["merge", *FILES, *OUT, "--into", "out.zarr"], "not allowed with"),
     "store as netCDF": (["merge", *FILES, "--into", "out.nc"], "let its name end in .zarr"),
@@ -50,6 +53,10 @@ CASES = {
         ["plan", *FILES, *OUT, "--options", "random_seed=3"],
         r"random_seed is no option of a method\.$",
     ),
+    "misspelt": (
+        ["merge", *FILES, *OUT, "--knid", "inflated"],
+        r"merge: error: .*--knid inflated: do you mean --kind\? \(see arviz-swiss merge --help\)",
+    ),
     "abbreviated": (["report", "merged.nc", "--str"], "unrecognized arguments: --str"),
     "ci_prob of densities": (
         ["plot", "merged.nc", *OUT, "--ci-prob", "0.5"],
@@ -72,6 +79,9 @@ CASES = {
     "unknown variable": (["merge", *FILES, *OUT, "--var-names", "tau"], "no tau; .* are theta"),
     "a merged one": (["merge", *FILES, "merged.nc", *OUT], "is itself a merged posterior"),
     "not merged": (["report", "north.nc"], "not a merged object"),
+    "report of moments": (["report", "moments.nc"], "not a merged object: moments, which holds"),
+    "merge of moments": (["merge", "moments.nc", *OUT], "moments.nc holds moments, no draws"),
+    "report of a plan": (["report", "plan.nc"], "not a merged object: a plan, which holds"),
     "unknown picture": (["plot", "merged.nc", "-o", "out.pngg"], "Format 'pngg' is not supported"),
 }
 
@@ -87,6 +97,9 @@ def spoilt(folder, tmp_path_factory):
     (spoilt / "script.py").write_text("raise SystemExit(3)")
     draws = xr.open_dataset(folder / "west.nc", group="posterior", engine="h5netcdf").load()
     write_native({"posterior": draws.rename(theta="phi")}, spoilt / "other.nc")
+    moments = az_swiss.moments(folder / "north.nc", power=1)
+    az_swiss.plan([moments]).save(spoilt / "plan.nc")
+    moments.save(spoilt / "moments.nc")
     return spoilt
 
 

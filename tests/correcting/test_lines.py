@@ -2,21 +2,27 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from arviz_swiss.base.gaussian import gaussian
-from arviz_swiss.correcting.lines import STEPS, doubtful_parameters, points_along, reach_along
+from arviz_swiss.base.margins import points_along
+from arviz_swiss.correcting.lines import (
+    STEPS,
+    doubtful_positions,
+    margins_along,
+    points_of_lines,
+    reach_along,
+)
 
 NONE = np.zeros(STEPS.size)
 
 
-def test_lines_are_what_each_parameter_predicts_of_the_others():
-    covariance = np.array([[4.0, 1.0], [1.0, 1.0]])
-    points = points_along(gaussian(np.array([1.0, 2.0]), covariance), [0, 1])
-    first, second = np.split(points, 2)
-    np.testing.assert_allclose(first[:, 0], 1 + 2 * STEPS)
-    np.testing.assert_allclose(first[:, 1], 2 + 0.5 * STEPS)
-    np.testing.assert_allclose(second, [[1, 2]] + STEPS[:, None] * [1, 1])
+def test_lines_stand_one_behind_another():
+    pooled = gaussian(np.array([1.0, 2.0]), np.array([[4.0, 1.0], [1.0, 1.0]]))
+    points = points_of_lines(pooled, [1, 0])
+    np.testing.assert_array_equal(
+        np.split(points, 2), [points_along(pooled, at, STEPS) for at in (1, 0)]
+    )
+    assert points_of_lines(pooled, []).shape == (0, 2)
 
 
 def test_a_gaussian_reaches_as_far_as_its_draws():
@@ -60,10 +66,18 @@ def test_an_edge_is_known_to_be_one():
 
 
 def test_lines_are_looked_along_where_skewness_cannot_be_ruled_out():
-    sites = xr.Dataset(
-        {
-            "skewness": ("parameter", [0.0, 0.1, -0.2, -0.5]),
-            "skewness_error": ("parameter", [0.1, 0.05, 0.1, 0.01]),
-        }
+    skewness, error = np.array([[0.0, 0.1, -0.2, -0.5], [0.1, 0.05, 0.1, 0.01]])
+    assert doubtful_positions(skewness, error).tolist() == [2, 3]
+
+
+def test_margins_are_of_what_is_known_around_the_middle():
+    log_density = -(STEPS**2) / 2
+    noise = np.where((STEPS < -3) | (STEPS == 7), 5.0, 0.0)
+    margins = margins_along([4], log_density, noise)
+    assert list(margins) == [4]
+    # beyond -3 and 6 tails go on as they fell: by 2.75 and 5.5 a sd
+    values = [np.interp(at, margins[4].grid, margins[4].log_density) for at in (-3, -4, 6, 7)]
+    np.testing.assert_allclose(
+        [values[0] - values[1], values[2] - values[3]], [2.75, 5.5], rtol=0.1
     )
-    assert doubtful_parameters(sites).tolist() == [2, 3]
+    assert margins_along([4], log_density, NONE + 5.0) == {}

@@ -1,5 +1,7 @@
 """Variables of one batch alone, where batches are planned apart, or written one at a time."""
 
+import dask
+import dask.array
 import numpy as np
 import pytest
 import xarray as xr
@@ -86,3 +88,30 @@ def test_local_variables_are_written_batch_by_batch(tmp_path):
     assert set(stored) == set(merged)
     for name in ("posterior", "swiss_local"):
         assert_alike(stored[name].load(), merged[name])
+
+
+def test_every_batch_is_read_as_often_however_many_there_are(tmp_path):
+    reads = []
+
+    def lazy(label, array):
+        def read():
+            reads.append(label)
+            return array
+
+        return dask.array.from_delayed(dask.delayed(read, pure=False)(), array.shape, array.dtype)
+
+    def batch_with(label, seed):
+        made = batch_of(seed, [f"{label} {k}" for k in range(3)], labelled=True)
+        return made.assign(z=made["z"].copy(data=lazy(label, made["z"].values)))
+
+    counts = []
+    for count in (3, 9):
+        batches = {f"b{k}": batch_with(f"b{k}", k) for k in range(count)}
+        reads.clear()
+        target = tmp_path / f"{count}.zarr"
+        stored = groups_of(az_swiss.merge(batches, into=target, kind="fractionated"))
+        counts.append({reads.count(label) for label in batches})
+    assert counts[0] == counts[1]
+    assert len(counts[0]) == 1
+    merged = groups_of(az_swiss.merge(batches, kind="fractionated"))
+    assert_alike(stored["posterior"].load(), merged["posterior"])

@@ -1,6 +1,8 @@
 """moments, plan and apply: the same as merge, where draws do not meet."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +68,30 @@ def test_powers_told_with_the_moments_or_to_the_plan(batches):
     assert_parts_of(parts, merged)
     _, parts = in_parts(batches, planned={"powers": powers})
     assert_parts_of(parts, merged)
+
+
+def test_powers_against_those_of_the_moments(batches, tmp_path):
+    powers = dict(zip(LABELS, (2.0, 4.0, 8.0, 8.0), strict=True))
+    other = powers | {"south": 8.5}
+    attributed = {
+        label: batch.assign_attrs(swiss_kind="inflated", swiss_power=powers[label])
+        for label, batch in batches.items()
+    }
+    told = {n: az_swiss.moments(b, kind="inflated", power=powers[n]) for n, b in batches.items()}
+    saved = {n: each.save(tmp_path / f"{n}.nc") for n, each in told.items()}
+    by_attribute = {n: az_swiss.moments(batch) for n, batch in attributed.items()}
+    for measured in (told, saved, by_attribute):
+        with pytest.raises(ValueError, match=r'"south".*the power 8\.5, but its moments say 8\.0'):
+            az_swiss.plan(measured, powers=other)
+        assert az_swiss.plan(measured, powers=powers).labels == list(LABELS)
+    # as the message says
+    again = by_attribute | {"south": az_swiss.moments(attributed["south"], power=8.5)}
+    with pytest.raises(ValueError, match=r"the prior would be counted 0\.99264706 times"):
+        az_swiss.plan(again)
+    right = powers | {"south": 16.0, "west": 16.0 / 3}
+    again |= {n: az_swiss.moments(attributed[n], power=right[n]) for n in ("south", "west")}
+    parts = {n: az_swiss.plan(again).apply(batch) for n, batch in attributed.items()}
+    assert_parts_of(parts, az_swiss.merge(attributed, powers=right))
 
 
 @pytest.mark.parametrize("covariance", ["corrected", "shrunk", "diagonal", lambda x: np.cov(x.T)])
@@ -187,3 +213,12 @@ def test_the_plan_warns_as_merge_does(random_batches):
         az_swiss.plan(told)
     assert by_merge
     assert [str(w.message) for w in by_plan] == [str(w.message) for w in by_merge]
+
+
+def test_the_page_about_it_runs(tmp_path, monkeypatch):
+    page = Path(__file__).parents[2] / "docs" / "apart.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    assert_parts_of(names["parts"], az_swiss.merge(names["draws"], kind="inflated"))

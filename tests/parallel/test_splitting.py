@@ -115,6 +115,22 @@ def test_groups_stay_together_and_batches_are_balanced(path):
     assert np.ptp([len(batch) for batch in batches]) <= 40
 
 
+def test_labels_may_be_the_index_of_a_frame(path, frame, tmp_path):
+    labels = {"groups": "site", "stratify": "region"}
+    expected = numbers(divided(path, batches=4, **labels))
+    indexed = frame.set_index(["site", "region"])
+    indexed.to_parquet(tmp_path / "indexed.parquet")
+    lazy = dd.from_pandas(indexed.reset_index("region"), npartitions=3, sort=False)
+    for data in (tmp_path / "indexed.parquet", lazy):
+        batches = divided(data, batches=4, **labels)
+        assert numbers(batches) == expected
+        assert "site" in batches[0].index.names
+        # as where the rows of a few groups are divided once more
+        again = partition(batches[0], 2, groups="site", random_seed=1)
+        sites = [set(batches[0].index.get_level_values("site")[index]) for index in again]
+        assert not set.intersection(*sites)
+
+
 def test_strata_are_dealt_evenly(path):
     rare = [int((batch["rare"] == "yes").sum()) for batch in divided(path, stratify="rare")]
     assert sum(rare) == 8

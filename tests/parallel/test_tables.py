@@ -65,6 +65,27 @@ def test_labels_must_be_names_of_columns(table):
         table.groups(np.zeros(ROWS))
 
 
+# pandas 3.1 warns of what Dask does in reading an index
+@pytest.mark.filterwarnings(r"ignore:(.|\n)*DataFrame.(re)?set_index is deprecated")
+def test_an_index_has_labels_by_its_name_and_no_levels(frame, tmp_path):
+    path, indexed = tmp_path / "indexed.parquet", frame.set_index("site")
+    indexed.to_parquet(path)
+    for data in (path, indexed):
+        with opened_table(data) as table:
+            with pytest.raises(ValueError, match=r"shared='site' is in the index.*reset_index\(\)"):
+                share_levels(table, ["site"])
+    for data in (dd.read_parquet(path).reset_index(), indexed.reset_index()):
+        with opened_table(data) as table:
+            share_levels(table, ["site"])
+    indexed.rename_axis(None).to_parquet(path)
+    for name in ("site", "__index_level_0__"):
+        with opened_table(path) as table, pytest.raises(ValueError, match=r"has .*rename_axis"):
+            table.groups(name)
+    # other libraries have columns alone
+    with opened_table(pl.scan_parquet(path)) as table:
+        assert set(table.groups("__index_level_0__").labels.to_pylist()) == set(frame["site"])
+
+
 def test_shared_levels_are_those_of_all_rows_in_every_library(frame, tmp_path):
     path = tmp_path / "rows.parquet"
     frame.to_parquet(path)

@@ -53,6 +53,15 @@ def test_a_timeout_is_a_number_of_seconds(quick, timeout):
         quick(mean_only, batches=2, timeout=timeout)
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt as at a terminal: what a shell runs in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("saves", [False, True])
 def test_an_interrupt_tells_how_to_keep_what_is_finished(quick, tmp_path, saves):
     calls, is_caught = [], threading.Event()

@@ -21,6 +21,7 @@ import arviz_swiss as az_swiss
 from arviz_swiss.correcting import evaluation
 from arviz_swiss.correcting.batch_model import BatchModel
 from arviz_swiss.data import containers
+from arviz_swiss.parallel import splitting
 from arviz_swiss.parallel.batch_rows import BatchRows
 from arviz_swiss.parallel.splitting import split
 from arviz_swiss.parallel.tables import opened_table
@@ -130,14 +131,26 @@ def test_batches_are_sampled_without_their_rows_in_a_task(path, tmp_path, monkey
     assert max(len(pickle.dumps(task.data)) for task in tasks) < 1000
 
 
-def test_sample_batches_divides_as_partition_does(path):
-    idatas = az_swiss.sample_batches(
-        build, path, batches=2, draws=20, tune=20, chains=1, random_seed=5,
-        nuts_sampler="pymc", progressbar=False,
-    )  # fmt: skip
-    sizes = [groups_of(idata)["posterior"].attrs["swiss_size"] for idata in idatas]
-    assert sizes == [index.size for index in az_swiss.partition(path, 2, random_seed=5)]
-    assert sum(sizes) == ROWS
+def test_sample_batches_divides_as_partition_does(path, quick):
+    idatas = quick(build, path, batches=2, random_seed=5, keep_data=True)
+    indices = az_swiss.partition(path, 2, random_seed=5)
+    assert sum(index.size for index in indices) == ROWS
+    for idata, index in zip(idatas, indices, strict=True):
+        groups = groups_of(idata)
+        assert groups["posterior"].attrs["swiss_size"] == index.size
+        np.testing.assert_array_equal(groups["observed_data"]["y"], TABLE["y"][index])
+        np.testing.assert_array_equal(groups["constant_data"]["x"], TABLE["x"][index])
+
+
+def test_rows_of_files_are_kept_on_request(path, monkeypatch):
+    def stop(*_, limits, **__):
+        raise InterruptedError(str(limits.keep_data))
+
+    monkeypatch.setattr(sys.modules["arviz_swiss.pymc.sample_batches"], "run_batches", stop)
+    for data, default in ((path, "False"), (TABLE, "True")):
+        for options, kept in (({}, default), ({"keep_data": True}, "True")):
+            with pytest.raises(InterruptedError, match=kept):
+                az_swiss.sample_batches(build, data, batches=2, **options)
 
 
 def test_refine_and_certify_find_the_rows_again(path, merged, folder, tmp_path):
@@ -194,7 +207,8 @@ def test_densities_are_let_go_unless_there_is_room(path, tmp_path, monkeypatch):
 
 
 def effects(rows):
-    sites, index = np.unique(rows["site"], return_inverse=True)
+    labels = rows["site"] if "site" in rows.columns else rows.index
+    sites, index = np.unique(labels, return_inverse=True)
     with pm.Model(coords={"site": sites}) as model:
         mu, tau = pm.Normal("mu", 0, 10), pm.HalfNormal("tau", 2)
         effect = pm.Normal("effect", mu, tau, dims="site")
@@ -204,9 +218,11 @@ def effects(rows):
     return model
 
 
-def test_groups_are_whole_and_in_the_order_of_all_rows(path):
+def test_groups_are_whole_and_in_the_order_of_all_rows(tmp_path):
+    """Also where pandas has written them as the index of a frame."""
     options = {**SHORT, "batches": 2, "groups": "site"}
-    merged = az_swiss.sample(effects, path, **options)
+    TABLE.set_index("site").to_parquet(tmp_path / "rows.parquet")
+    merged = az_swiss.sample(effects, tmp_path / "rows.parquet", **options)
     posterior = groups_of(merged)["posterior"]
     assert posterior["site"].values.tolist() == sorted(TABLE["site"].unique())
     assert groups_of(merged)["swiss_certificate"].attrs["status"] == "certified"
@@ -269,6 +285,77 @@ def test_a_run_that_is_killed_while_it_samples_goes_on(path, tmp_path):
     merged = az_swiss.sample(build, path, folder=run, **{**SHORT, "batches": 8})
     assert {file: file.stat().st_mtime_ns for file in (run / "swiss_rows").iterdir()} == kept
     assert groups_of(merged)["swiss_certificate"].attrs["status"] == "certified"
+
+
+OTHER = """
+import sys, time
+from arviz_swiss.parallel.splitting import split
+from arviz_swiss.parallel.tables import opened_table
+with opened_table(sys.argv[1], sys.argv[2]) as table:
+    split(table, int(sys.argv[3]), random_seed=3)
+    print("divided", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def another_process(path, tmp_path):
+    """Let another process divide the rows into so many batches by the seed 3, and not end."""
+    begun = []
+
+    def begin(batches):
+        command = [sys.executable, "-W", "ignore", "-c", OTHER, path, tmp_path / "run", batches]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        begun.append(subprocess.Popen(list(map(str, command)), text=True, **pipes))
+        assert begun[-1].stdout.readline() == "divided\n"
+
+    yield begin
+    for process in begun:
+        process.communicate()
+
+
+@pytest.mark.parametrize("moment", ["_find", "_scatter"])
+def test_another_process_divides_the_rows_at_once(
+    moment, path, tmp_path, monkeypatch, another_process
+):
+    """Before this one has looked for them, and while it divides them."""
+    function = getattr(splitting, moment)
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(splitting, moment, function)
+        another_process(4)
+        return function(*arguments)
+
+    monkeypatch.setattr(splitting, moment, overtaken)
+    options = {**SHORT, "random_seed": None, "refine": False, "certify": False}
+    merged = az_swiss.sample(build, path, folder=tmp_path / "run", **options)
+    assert groups_of(merged)["posterior"].attrs["swiss_random_seed"] == "3"
+
+
+def test_another_process_divides_the_rows_otherwise(path, tmp_path, monkeypatch, another_process):
+    scatter = splitting._scatter
+
+    def overtaken(*arguments):
+        another_process(5)
+        return scatter(*arguments)
+
+    monkeypatch.setattr(splitting, "_scatter", overtaken)
+    with pytest.raises(ValueError, match="other settings: batches: 5 → 4"):
+        az_swiss.sample(build, path, folder=tmp_path / "run", **{**SHORT, "random_seed": None})
+
+
+def test_rows_that_another_process_has_replaced_are_not_sampled(
+    path, tmp_path, monkeypatch, another_process
+):
+    def overtaken(folder, settings):
+        shutil.rmtree(folder / "swiss_rows")
+        another_process(4)
+        return create(folder, settings)
+
+    create = running.store.create_settings
+    monkeypatch.setattr(running.store, "create_settings", overtaken)
+    with pytest.raises(ValueError, match=r"has divided the rows in .* otherwise meanwhile"):
+        az_swiss.sample(build, path, folder=tmp_path / "run", **{**SHORT, "random_seed": 4})
 
 
 MEMORY = """

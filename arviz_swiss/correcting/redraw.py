@@ -1,0 +1,131 @@
+r"""New draws where Gaussians cannot stand for the posterior: shared parameters, then local ones.
+
+Rounds end with a Gaussian. Where a scale may be zero, the posterior is far from one, and no map of
+the batches' draws mends that. But the exact density of the shared parameters is a product of
+one-group integrals, which can be evaluated anywhere. So they are drawn from the Gaussian with the
+margins that the density along each skewed parameter tells (`base.margins`), weighed by the exact
+density and resampled; the variables of groups are drawn given them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from arviz_swiss.base import weights
+from arviz_swiss.base.gaussian import Gaussian
+from arviz_swiss.base.integrals import LogIntegrals
+from arviz_swiss.base.margins import draw_shaped
+from arviz_swiss.correcting.certificate import NOTABLE
+from arviz_swiss.correcting.evaluation import Evaluate, EvaluationFailed
+from arviz_swiss.correcting.lines import margins_along, points_of_lines, reach_along
+from arviz_swiss.correcting.marginal import DrawLocal, Marginalise, log_full
+from arviz_swiss.data import schema
+from arviz_swiss.data.containers import SAMPLE_DIMS
+from arviz_swiss.data.statistics import pareto_smoothed
+from arviz_swiss.merging.records import USABLE_KHAT
+
+CHAINS = 4
+
+
+class Redrawn(NamedTuple):
+    """Shared parameters (chain, draw, parameter), and local variables by batch, drawn anew.
+
+    `log_density` is the exact one of the shared parameters up to a constant; `khat` is of the
+    `proposed` draws' weights, which are worth `effective` equal ones, and `skewed` are the
+    positions of the parameters that were reshaped.
+    """
+
+    shared: np.ndarray
+    local: dict[str, np.ndarray]
+    log_density: np.ndarray
+    khat: float
+    effective: float
+    proposed: int
+    skewed: list[int]
+
+
+def redraw(
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    pooled: Gaussian,
+    doubtful: Sequence[int] | np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+) -> Redrawn | None:
+    """Draw anew what no Gaussian can stand for; None where one can, or exact weights do not tell.
+
+    `doubtful` are the positions of parameters that may be skewed. Of all batches each evaluates its
+    own groups.
+    """
+    if not len(doubtful):
+        return None
+    factor = np.linalg.cholesky(pooled.covariance)
+
+    def exact(points: np.ndarray) -> LogIntegrals:
+        none = np.empty((0, pooled.mean.size))
+        seeds = {label: int(rng.integers(2**31)) for label in labels}
+        answers = evaluate(
+            {
+                label: [Marginalise(points, none, pooled.mean, factor, seed)]
+                for label, seed in seeds.items()
+            }
+        )
+        return log_full({label: answer for label, (answer,) in answers.items()})
+
+    try:
+        along = exact(points_of_lines(pooled, doubtful))
+    except EvaluationFailed:  # no product over groups: `certify` says so
+        return None
+    reaches = reach_along([str(at) for at in doubtful], *along)
+    far = [
+        int(at)
+        for at, reach in zip(doubtful, reaches, strict=True)
+        if max(abs(reach.shift), abs(reach.stretch)) > NOTABLE
+    ]
+    margins = margins_along(doubtful, *along)
+    if not far or not all(at in margins for at in far):
+        return None
+    proposed = draw_shaped(pooled, {at: margins[at] for at in far}, count, rng)
+    values = exact(proposed.points).values
+    ratios = values - proposed.log_density
+    log_weights, khat = pareto_smoothed(np.where(np.isnan(ratios), -np.inf, ratios))
+    if not khat <= USABLE_KHAT:
+        return None
+    positions = weights.resampled(np.exp(log_weights), CHAINS * (count // CHAINS), rng)
+    shared = proposed.points[positions]
+    seeds = {label: int(rng.integers(2**31)) for label in labels}
+    drawn = evaluate(
+        {label: [DrawLocal(shared, pooled.mean, factor, seed)] for label, seed in seeds.items()}
+    )
+    return Redrawn(
+        _in_chains(shared),
+        {label: _in_chains(local) for label, (local,) in drawn.items()},
+        _in_chains(values[positions]),
+        float(khat),
+        weights.effective_size(log_weights),
+        count,
+        far,
+    )
+
+
+def _in_chains(rows: np.ndarray) -> np.ndarray:
+    return rows.reshape(CHAINS, -1, *rows.shape[1:])
+
+
+def record(redrawn: Redrawn, parameters: Sequence[str]) -> xr.Dataset:
+    """Return the group of new draws' densities and of how good the weights were."""
+    meanings = schema.VARIABLES[schema.REDRAWN]
+    data = {
+        "log_density": (SAMPLE_DIMS, redrawn.log_density),
+        "khat": ((), redrawn.khat),
+        "effective_size": ((), redrawn.effective),
+        "proposed": ((), redrawn.proposed),
+        "reshaped": ("reshaped_parameter", [parameters[at] for at in redrawn.skewed]),
+    }
+    chains, draws = redrawn.log_density.shape
+    return xr.Dataset(
+        {k: (dims, np.asarray(v), {"description": meanings[k]}) for k, (dims, v) in data.items()},
+        coords={"chain": np.arange(chains), "draw": np.arange(draws)},
+    )

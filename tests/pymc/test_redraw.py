@@ -1,0 +1,95 @@
+"""Draws made anew where a scale may be zero: right, certified, and honest about what they are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from group_models import exact_posterior, exact_scaled_posterior, make_groups, scaled_groups
+
+import arviz_swiss as az_swiss
+from arviz_swiss.data import containers
+
+QUIET = {"progressbar": False, "random_seed": 3}
+TABLE = make_groups(groups=40, rows=10, tau=0.05, seed=0)
+DRAWS = 2000
+
+
+def groups_of(merged):
+    return containers.read(merged).groups
+
+
+@pytest.fixture(scope="module")
+def redrawn():
+    return az_swiss.sample(scaled_groups, TABLE, groups="site", batches=4, draws=DRAWS, **QUIET)
+
+
+def test_a_scale_that_may_be_zero_is_right_and_certified(redrawn):
+    """Its mean, sd and lowest decile, which Gaussians of the batches miss by half an sd."""
+    groups = groups_of(redrawn)
+    assert groups["swiss_redrawn"]["reshaped"].values.tolist() == ["tau"]
+    assert groups["swiss_certificate"].attrs["status"] == "certified"
+    posterior = groups["posterior"]
+    assert "batch" not in posterior.coords
+    mean, sds = exact_scaled_posterior(TABLE)
+    error = 1 / np.sqrt(float(groups["swiss_redrawn"]["effective_size"]))
+    for at, name in enumerate(("level", "slope", "tau")):
+        assert abs(float(posterior[name].mean()) - mean[at]) / sds[at] < 5 * error
+        # a skewed parameter's sd has twice the error of a Gaussian's
+        assert abs(float(posterior[name].std()) / sds[at] - 1) < 10 * error / np.sqrt(2)
+
+
+def test_effects_are_drawn_given_the_scale(redrawn):
+    """Their moments are those of a mixture over tau, of which the draws have the exact weights."""
+    posterior = groups_of(redrawn)["posterior"]
+    taus = np.quantile(posterior["tau"].values, (np.arange(40) + 0.5) / 40)
+    parts = [exact_posterior(TABLE, tau) for tau in taus]
+    names = parts[0][2]
+    assert posterior["site"].values.tolist() == pd.factorize(TABLE["site"])[1].tolist()
+    means = np.array([mean[2:] for mean, _, _ in parts])
+    variances = np.array([np.diag(covariance)[2:] for _, covariance, _ in parts])
+    effects = posterior["effect"].sel(site=names)
+    sds = np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    away = (effects.mean(("chain", "draw")).values - means.mean(axis=0)) / sds
+    assert np.abs(away).max() < 5 / np.sqrt(DRAWS)
+    ratios = effects.std(("chain", "draw")).values / sds
+    assert abs(ratios.mean() - 1) < 0.05
+    # of a draw: effects are wide where tau is large
+    wide = float(
+        np.corrcoef(posterior["tau"].values.ravel(), effects.std("site").values.ravel())[0, 1]
+    )
+    assert wide > 0.8
+
+
+def test_the_report_says_what_was_done(redrawn):
+    text = str(az_swiss.report(redrawn))
+    assert text.startswith("Certified")
+    assert "The posterior of tau is far from Gaussian, so the shared parameters were drawn" in text
+
+
+def test_there_is_nothing_to_move_back(redrawn):
+    with pytest.raises(ValueError, match="newly made"):
+        az_swiss.subposteriors(redrawn)
+
+
+def test_a_file_is_certified_alike_and_other_models_are_not(redrawn, tmp_path):
+    path = tmp_path / "merged.nc"
+    redrawn.to_netcdf(path)
+    again = az_swiss.certify(path, build=scaled_groups, data=TABLE, **QUIET)
+    assert groups_of(again)["swiss_certificate"].attrs["status"] == "certified"
+
+    def other(rows):
+        return scaled_groups(rows.assign(y=2 * rows["y"]))
+
+    opened = containers.read(redrawn)
+    # without the data, by which other rows would be refused at once
+    bare = {k: v for k, v in opened.groups.items() if k not in ("observed_data", "constant_data")}
+    bare["swiss_transform"] = bare["swiss_transform"].drop_vars("observed_summary", errors="ignore")
+    merged = containers.build(bare, opened.container)
+    with pytest.warns(az_swiss.MergeWarning, match="the draws are not from the densities given"):
+        az_swiss.certify(merged, build=other, data=TABLE, **QUIET)
+
+
+def test_a_scale_that_is_well_known_is_not_drawn_anew():
+    table = make_groups(groups=40, rows=10, tau=1.0, seed=1)
+    merged = az_swiss.sample(scaled_groups, table, groups="site", batches=4, draws=DRAWS, **QUIET)
+    assert "swiss_redrawn" not in groups_of(merged)
+    assert "batch" in groups_of(merged)["posterior"].coords
