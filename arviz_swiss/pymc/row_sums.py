@@ -17,13 +17,18 @@ from arviz_swiss.pymc.compiling import Graph
 
 
 class _Rows(NamedTuple):
-    """Something of every row, along an axis."""
+    """Something of every row, along an axis.
+
+    It is guarded if all of it is minus infinity where one row is outside. Of a block, only what is
+    beside that row is: such rows may be added up, and nothing else.
+    """
 
     axis: int
+    guarded: bool = False
 
 
-# A sum over rows, and whether something holds for every row.
-_SUM, _EVERY = "sum", "every"
+# A sum over rows, whether something holds for every row, and how many there are.
+_SUM, _EVERY, _COUNT = "sum", "every", "count"
 _State = _Rows | str | None
 
 
@@ -44,6 +49,8 @@ class RowSum(NamedTuple):
 def find_row_sum(graph: Graph, arrays: Sequence[np.ndarray]) -> RowSum | None:
     """Return a scalar graph as a sum over the rows of the longest data; None if it may be none."""
     rows = max((len(array) for array in arrays if array.ndim), default=0)
+    if rows < 2:
+        return None
     has_rows = tuple(array.ndim > 0 and len(array) == rows for array in arrays)
     states: dict[Variable, _State] = {
         variable: _Rows(0)
@@ -60,15 +67,18 @@ def find_row_sum(graph: Graph, arrays: Sequence[np.ndarray]) -> RowSum | None:
             if type(node.op).__name__ == "Alloc":
                 # to the shape of the outcomes, which is that of their densities already
                 _check_same_shape(node, given, rows)
-                same[node.outputs[0]] = same.get(node.inputs[0], node.inputs[0])
+                same[node.outputs[0]] = node.inputs[0]
             state = _rule(node)(node, given)
             states |= dict.fromkeys(node.outputs, state)
     except _Meet:
         return None
     if states.get(output) != _SUM:
         return None
-    (summed,) = clone_replace([output], same, rebuild_strict=False) if same else [output]
-    return RowSum(graph._replace(outputs=[summed]), has_rows)
+    if not same:
+        return RowSum(graph, has_rows)
+    # one may be inside another, which is then still there
+    without = clone_replace([output], same, rebuild_strict=False)
+    return find_row_sum(graph._replace(outputs=without), arrays)
 
 
 def _require(condition: Any) -> None:
@@ -82,7 +92,10 @@ def _rule(node: Any) -> Callable[[Any, list[_State]], _State]:
         if isinstance(node.op, kind):
             return rule
     # by name, as modules of PyTensor's move
-    name = type(getattr(node.op, "core_op", node.op)).__name__
+    name = type(node.op).__name__
+    if name == "Blockwise":
+        name = type(node.op.core_op).__name__
+        _require(_BY_NAME.get(name) is _product)
     _require(name in _BY_NAME)
     return _BY_NAME[name]
 
@@ -91,19 +104,37 @@ def _elementwise(node: Any, given: list[_State]) -> _State:
     kind = type(node.op.scalar_op)
     if _SUM in given:
         return _of_sums(kind, node, given)
-    if kind is scalars.Switch and given[0] == _EVERY:
-        # one row outside leaves no density, whichever rows are beside it
-        _require(isinstance(given[1], _Rows) and given[2] is None and _is(node.inputs[2], -np.inf))
-        return given[1]
-    if _EVERY in given:
+    if _EVERY in given and kind is not scalars.Switch:
         _require(kind is scalars.AND and all(state in (_EVERY, None) for state in given))
         return _EVERY
-    (rows,) = set(given) - {None} if len(set(given) - {None}) == 1 else [None]
-    _require(isinstance(rows, _Rows))
-    assert isinstance(rows, _Rows)
+    _require(_COUNT not in given)
+    of_rows = [state for state in given if isinstance(state, _Rows)]
+    _require(len({state.axis for state in of_rows}) == 1)
+    axis = of_rows[0].axis
     for each, state in zip(node.inputs, given, strict=True):
-        _require(state is not None or each.type.shape[rows.axis] == 1)
-    return rows
+        _require(isinstance(state, _Rows) or each.type.shape[axis] == 1)
+    if _EVERY in given:
+        # one row outside leaves no density, whichever rows are beside it
+        _require(given[0] == _EVERY and given[1] in of_rows and _is(node.inputs[2], -np.inf))
+        return _Rows(axis, guarded=True)
+    guarded = any(state.guarded for state in of_rows)
+    _require(not guarded or _keeps_guard(kind, node, given))
+    return _Rows(axis, guarded)
+
+
+def _keeps_guard(kind: type, node: Any, given: list[_State]) -> bool:
+    """Tell whether all rows are minus infinity still where those that are guarded are."""
+    first, *others = [isinstance(state, _Rows) and state.guarded for state in given]
+    if kind is scalars.Add:
+        return True
+    if kind is scalars.Sub:
+        return not any(others)
+    choices = zip(node.inputs[1:], others, strict=True)
+    return (
+        kind is scalars.Switch
+        and not first
+        and all(is_guarded or _is(each, -np.inf) for each, is_guarded in choices)
+    )
 
 
 def _of_sums(kind: type, node: Any, given: list[_State]) -> _State:
@@ -132,7 +163,10 @@ def _is(variable: Variable, value: float) -> bool:
 
 def _shuffle(node: Any, given: list[_State]) -> _State:
     (state,) = given
-    return _Rows(node.op.new_order.index(state.axis)) if isinstance(state, _Rows) else state
+    if not isinstance(state, _Rows):
+        return state
+    _require(state.axis in node.op.new_order)
+    return state._replace(axis=node.op.new_order.index(state.axis))
 
 
 def _reduce(node: Any, given: list[_State]) -> _State:
@@ -140,25 +174,32 @@ def _reduce(node: Any, given: list[_State]) -> _State:
     kind = type(node.op.scalar_op)
     axes = range(node.inputs[0].type.ndim) if node.op.axis is None else node.op.axis
     if isinstance(state, _Rows):
+        _require(kind is scalars.Add or not state.guarded)
         if state.axis not in axes:
-            return _Rows(state.axis - sum(axis < state.axis for axis in axes))
-        _require(kind in (scalars.Add, scalars.AND))
+            return state._replace(axis=state.axis - sum(axis < state.axis for axis in axes))
+        is_all = kind is scalars.AND and node.inputs[0].type.dtype == "bool"
+        _require(kind is scalars.Add or is_all)
         return _SUM if kind is scalars.Add else _EVERY
-    _require(kind is (scalars.Add if state == _SUM else scalars.AND))
+    _require((state, kind) in ((_SUM, scalars.Add), (_EVERY, scalars.AND)))
     return state
 
 
 def _product(node: Any, given: list[_State]) -> _State:
     """Multiply matrices, of which only the first has rows: those of the product."""
     first, second = node.inputs
-    _require(isinstance(given[0], _Rows) and given[0].axis == 0 and given[1] is None)
+    _require(given == [_Rows(0), None])
     _require(first.type.ndim == 2 and second.type.ndim <= 2)
+    # of operations on many matrices or vectors, an axis may be that of many
+    core = getattr(node.op, "inputs_sig", None)
+    _require(core is None or [len(dims) for dims in core] == [2, second.type.ndim])
     return given[0]
 
 
 def _take_columns(node: Any, given: list[_State]) -> _State:
-    """Index other axes than that of the rows."""
-    _require(given[0] == _Rows(0) and not any(given[1:]))
+    """Index other axes than that of the rows, or a shape, which has one element."""
+    if given[0] == _COUNT and not any(given[1:]):
+        return _COUNT
+    _require(isinstance(given[0], _Rows) and given[0].axis == 0 and not any(given[1:]))
     _require(node.op.idx_list and node.op.idx_list[0] == slice(None))
     return given[0]
 
@@ -172,7 +213,10 @@ def _look_up(node: Any, given: list[_State]) -> _State:
     return given[1]
 
 
-def _all_of(node: Any, given: list[_State]) -> _State:
+def _vector(node: Any, given: list[_State]) -> _State:
+    """Make a vector of conditions, or the shape of what has rows and nothing else."""
+    if given == [_COUNT]:
+        return _COUNT
     _require(all(state in (_EVERY, None) for state in given))
     return _EVERY
 
@@ -181,11 +225,17 @@ def _unchanged(node: Any, given: list[_State]) -> _State:
     return given[0]
 
 
+def _length(node: Any, given: list[_State]) -> _State:
+    (state,) = given
+    _require(isinstance(state, _Rows))
+    return _COUNT if isinstance(state, _Rows) and node.op.i == state.axis else None
+
+
 def _check_same_shape(node: Any, given: list[_State], rows: int) -> None:
     """Refuse to repeat anything: the axis of rows alone is there, and is as long as it was."""
     value, *lengths = node.inputs
-    _require(given[0] == _Rows(0) and not any(given[1:]))
-    _require(value.type.ndim == len(lengths) == 1 and _number(lengths[0]) == rows)
+    _require(isinstance(given[0], _Rows) and value.type.ndim == len(lengths) == 1)
+    _require(given[1] == _COUNT or (given[1] is None and _number(lengths[0]) == rows))
 
 
 def _number(variable: Variable) -> int | None:
@@ -213,7 +263,8 @@ _BY_NAME: Mapping[str, Callable] = {
     "Subtensor": _take_columns,
     "AdvancedSubtensor1": _look_up,
     "AdvancedSubtensor": _look_up,
-    "MakeVector": _all_of,
+    "MakeVector": _vector,
+    "Shape_i": _length,
     "ScalarFromTensor": _unchanged,
     "TensorFromScalar": _unchanged,
 }
