@@ -71,9 +71,12 @@ def _by_columns(batch: BatchRows) -> pd.DataFrame | None:
             return None
         columns = {}
         for name in schema.names:
-            columns[name] = file.read(columns=[name], use_threads=False).to_pandas()[name]
+            frame = file.read(columns=[name], use_threads=False).to_pandas()
+            if frame.columns.name is not None or name not in frame.columns:
+                return None  # labels that are numbers, or have a name of their own
+            columns[name] = frame[name]
             pa.default_memory_pool().release_unused()
-    return pd.DataFrame(columns, copy=False)
+    return pd.DataFrame(columns, copy=False) if columns else None
 
 
 def _read(batch: BatchRows, most: int | None) -> "pa.Table":
