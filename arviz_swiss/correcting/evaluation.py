@@ -20,6 +20,8 @@ from arviz_swiss.parallel.progress import Bar
 # A model of n values makes several (points, n) arrays: few enough for the cache, but so many that
 # NumPy asks for large pages of memory (from 4 MB on), without which page faults take half the time.
 VALUES_AT_ONCE = 10**6
+# Models of more values take fewer points at a time themselves, or fewer rows.
+VALUES_OF_POINT = 10**4
 # Of a density whose size is not known.
 POINTS_AT_ONCE = 100
 # Of the data of models that were built from files: others are built again when they are asked for.
@@ -288,7 +290,8 @@ def _made(task: Task) -> Kept:
         values = sum(array.size for array in observed_values(model).values())
         density = model_density(model, task.space, task.label)
         held = 0 if model is task.density else model_bytes(model)
-    return Kept(density, max(VALUES_AT_ONCE // max(values, task.space.size), 1), held)
+    at_once = max(VALUES_AT_ONCE // max(min(values, VALUES_OF_POINT), task.space.size), 1)
+    return Kept(density, at_once, held)
 
 
 def _evaluate(kept: Kept, label: str, request: Request) -> np.ndarray:

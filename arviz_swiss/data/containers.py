@@ -5,6 +5,7 @@ Everything else sees *groups*, a plain dict of group name to `xarray.Dataset`.
 
 import contextlib
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -71,18 +72,26 @@ class Contents(NamedTuple):
     container: str | None
 
 
+@functools.cache
 def native_container() -> str:
     """Return the container that the installed ArviZ makes: "InferenceData" or "DataTree"."""
-    import arviz
+    # not by importing it, which imports all its plots
+    is_first = importlib.metadata.version("arviz").startswith("0.")
+    return "InferenceData" if is_first else "DataTree"
 
-    return "InferenceData" if hasattr(arviz, "convert_to_inference_data") else "DataTree"
+
+def _rc_params() -> Any:
+    """Return the settings of ArviZ, which its users change in `arviz.rcParams`."""
+    if native_container() == "InferenceData":
+        from arviz import rcParams
+    else:
+        from arviz_base import rcParams
+    return rcParams
 
 
 def rc_param(name: str) -> Any:
-    """Return a setting of ArviZ, which its users change in `arviz.rcParams`."""
-    import arviz
-
-    return arviz.rcParams[name]
+    """Return a setting of ArviZ."""
+    return _rc_params()[name]
 
 
 def is_inference_data(obj: Any) -> bool:
@@ -351,9 +360,7 @@ def _counted(sizes: tuple[tuple[str, int], ...], origin: int) -> xr.Coordinates:
 
 def _sample_dims() -> Sequence[str]:
     """Return ArviZ's names of the dimensions of draws, which a setting of ArviZ 1.x changes."""
-    import arviz
-
-    return arviz.rcParams.get("data.sample_dims", SAMPLE_DIMS)
+    return _rc_params().get("data.sample_dims", SAMPLE_DIMS)
 
 
 def brief_type(obj: Any) -> str:

@@ -62,9 +62,13 @@ def effective_size(draws: np.ndarray) -> float:
 
     What users read is ArviZ's; `base.effective` has the estimate for many series at once.
     """
-    import arviz
+    if native_container() == "InferenceData":
+        import arviz
 
-    return float(arviz.ess(draws, method="mean"))
+        return float(arviz.ess(draws, method="mean"))
+    from arviz_stats.base import array_stats
+
+    return float(array_stats.ess(draws, chain_axis=0, draw_axis=1, method="mean"))
 
 
 def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
@@ -73,8 +77,6 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     k-hat is 0 where all ratios that are not zero are equal, since there is no tail to fit; it is
     infinite, and the weights are equal, where all ratios are zero.
     """
-    import arviz
-
     finite = np.isfinite(log_ratios)
     if not finite.any():
         return np.full(log_ratios.size, -np.log(log_ratios.size)), np.inf
@@ -83,6 +85,8 @@ def pareto_smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     # weights that are nearly equal give ArviZ's fit of the tail zeros to divide by
     with np.errstate(divide="ignore", invalid="ignore"):
         if native_container() == "InferenceData":
+            import arviz
+
             log_weights, khat = arviz.psislw(log_ratios)
         else:
             from arviz_stats.base import array_stats

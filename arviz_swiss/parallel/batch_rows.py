@@ -1,12 +1,15 @@
 """The rows of batches in files: opened where they are needed, and not before."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from arviz_swiss.parallel.frames import from_arrow
+from arviz_swiss.parallel.frames import PANDAS, from_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,8 +32,9 @@ class BatchRows:
         return self.rows
 
     def load(self) -> Any:
-        """Read the rows."""
-        return load_rows([self])
+        """Read the rows, a column at a time where that leaves the same frame."""
+        frame = _by_columns(self) if self.library == PANDAS else None
+        return load_rows([self]) if frame is None else frame
 
 
 def load_rows(batches: Sequence[BatchRows], most: int | None = None) -> Any:
@@ -49,21 +53,53 @@ def load_rows(batches: Sequence[BatchRows], most: int | None = None) -> Any:
     return rows
 
 
+def _by_columns(batch: BatchRows) -> pd.DataFrame | None:
+    """Read numbers column by column: a table of Arrow's and a frame are twice as much.
+
+    None if there is anything else, of which Arrow's tables know more than their columns do.
+    """
+    import pyarrow as pa
+
+    with _opened(batch.path) as file:
+        schema = file.schema_arrow
+        known = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        has_index = any(isinstance(each, str) for each in known.get("index_columns", ()))
+        plain = all(
+            pa.types.is_floating(kind) or pa.types.is_integer(kind) for kind in schema.types
+        )
+        if has_index or batch.levels or not plain or len(set(schema.names)) < len(schema.names):
+            return None
+        columns = {}
+        for name in schema.names:
+            frame = file.read(columns=[name], use_threads=False).to_pandas()
+            if frame.columns.name is not None or name not in frame.columns:
+                return None  # labels that are numbers, or have a name of their own
+            columns[name] = frame[name]
+            pa.default_memory_pool().release_unused()
+    return pd.DataFrame(columns, copy=False) if columns else None
+
+
 def _read(batch: BatchRows, most: int | None) -> "pa.Table":
     import pyarrow as pa
+
+    with _opened(batch.path) as file:
+        if most is None or batch.rows <= most:
+            return file.read(use_threads=False)
+        parts, start, step = [], 0, -(-batch.rows // most)
+        for block in file.iter_batches(use_threads=False):
+            places = np.arange(-start % step, block.num_rows, step)
+            parts.append(block.take(pa.array(places)))
+            start += block.num_rows
+        return pa.Table.from_batches(parts, file.schema_arrow)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
     from pyarrow import parquet
 
-    path = batch.path
     try:
         with parquet.ParquetFile(path, pre_buffer=False) as file:
-            if most is None or batch.rows <= most:
-                return file.read(use_threads=False)
-            parts, start, step = [], 0, -(-batch.rows // most)
-            for block in file.iter_batches(use_threads=False):
-                places = np.arange(-start % step, block.num_rows, step)
-                parts.append(block.take(pa.array(places)))
-                start += block.num_rows
-            return pa.Table.from_batches(parts, file.schema_arrow)
+            yield file
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"the rows of a batch are not at {path}. If it was moved or deleted, run the same call "

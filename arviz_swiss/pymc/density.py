@@ -19,7 +19,12 @@ from arviz_swiss.data.layout import Variable as Placed
 from arviz_swiss.pymc.compiling import LOCK
 from arviz_swiss.pymc.graphs import names_among, shapes_of
 from arviz_swiss.pymc.observed import observed_values
-from arviz_swiss.pymc.points import PointFunction, function_of_points
+from arviz_swiss.pymc.points import (
+    POINTS_OF_BLOCK,
+    ROWS_AT_ONCE,
+    PointFunction,
+    function_of_points,
+)
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
 from arviz_swiss.pymc.tempering import tempering_attrs
 
@@ -50,8 +55,8 @@ class ModelDensity:
                 variable.name: _order(model, variable, space, label)
                 for variable in space.layout.variables
             }
-        rows = sum(values.size for values in observed_values(model).values())
-        self._at_once = max(VALUES_AT_ONCE // max(rows, space.size), 1)
+        self._rows = sum(values.size for values in observed_values(model).values())
+        self._at_once = max(VALUES_AT_ONCE // max(self._rows, space.size), 1)
         self._functions: dict[tuple, PointFunction] = {}
         self._terms: PointFunction | None = None
 
@@ -93,24 +98,36 @@ class ModelDensity:
         A term whose power is zero is not computed. All chains of a batch with many rows at once
         would take several times as much memory as its rows.
         """
-        if len(x) > self._at_once:
-            starts = range(0, len(x), self._at_once)
-            blocks = [x[start : start + self._at_once] for start in starts]
-            parts = [self.tempered(block, power, prior_power) for block in blocks]
-            return np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])
-        values, *arrays = self._function(power, prior_power, True)(self._split(x))
+        if power and prior_power and self._rows > ROWS_AT_ONCE:
+            # the likelihood alone is a sum over rows, which need not all be taken at once
+            likelihood, prior = self.tempered(x, power, 0.0), self.tempered(x, 0.0, prior_power)
+            return likelihood[0] + prior[0], likelihood[1] + prior[1]
+        values, *arrays = self._called(self._function(power, prior_power, True), x)
         layout = self._space.layout
         whole = np.empty((len(x), layout.size))
         for name, array in zip(self._inputs, arrays, strict=True):
             variable = next(v for v in layout.variables if v.name == name)
             columns = np.arange(variable.columns.start, variable.columns.stop)
             whole[:, columns[self._orders[name]]] = array.reshape(len(x), -1)
-        return np.broadcast_to(values, (len(x),)), whole[:, self._space.free]
+        return values, whole[:, self._space.free]
 
     def _values(self, x: np.ndarray, power: float, prior_power: float) -> np.ndarray:
-        (values,) = self._function(power, prior_power, False)(self._split(x))
-        # a flat prior depends on no input, and comes without the points
-        return np.broadcast_to(values, (len(x),))
+        return self._called(self._function(power, prior_power, False), x)[0]
+
+    def _called(self, function: PointFunction, x: np.ndarray) -> list[np.ndarray]:
+        """Return values and gradients, of few points at a time where rows are many."""
+        step = min(self._at_once, len(x)) or 1
+        if function.in_blocks:
+            step = POINTS_OF_BLOCK
+        parts = []
+        for start in range(0, max(len(x), 1), step):
+            points = x[start : start + step]
+            values, *gradients = function(self._split(points))
+            # a flat prior depends on no input, and comes without the points
+            parts.append([np.broadcast_to(values, (len(points),)), *gradients])
+        return (
+            parts[0] if len(parts) == 1 else [np.concatenate(p) for p in zip(*parts, strict=True)]
+        )
 
     def _split(self, x: np.ndarray) -> list[np.ndarray]:
         """Return the model's own variables, its dimensions and coordinates in its own order."""

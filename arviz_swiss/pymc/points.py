@@ -28,27 +28,37 @@ from arviz_swiss.pymc.compiling import (
     without_compiler,
 )
 from arviz_swiss.pymc.elementwise import IN_NUMPY, runs_at_once
+from arviz_swiss.pymc.row_sums import find_row_sum
 
 FUNCTIONS_KEPT = 16
 # Smaller constants may be shapes and axes, which operations want to know beforehand.
 LARGE = 20
+# Of a sum over rows, so many are taken at once, and so many points: arrays of 2 MB at most, which
+# stay in the processor's cache, and of operations that take longer than to call them.
+ROWS_AT_ONCE, POINTS_OF_BLOCK = 2**13, 32
 
 
 class PointFunction:
     """The graph of one point as a function of many: its values, or, of a scalar, gradients too.
 
-    Whatever depends on data alone is computed once. Threads may call it at the same time.
+    Whatever depends on data alone is computed once. Threads may call it at the same time. Data may
+    come in blocks, over which values and gradients are summed.
     """
 
-    def __init__(self, shared: "_Shared", arrays: list[np.ndarray]):
+    def __init__(self, shared: "_Shared", blocks: Sequence[Sequence[np.ndarray]]):
+        self.in_blocks = len(blocks) > 1
         self._shared = shared
-        self._folded = shared.fold(*arrays)
+        self._folded = [shared.fold(*arrays) for arrays in blocks]
 
     def __call__(self, points: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the values, points first, then the gradients if there are any, one an input."""
         function = self._shared.take()
         try:
-            return function(*points, *self._folded)
+            total = function(*points, *self._folded[0])
+            for folded in self._folded[1:]:
+                parts = function(*points, *folded)
+                total = [a + b for a, b in zip(total, parts, strict=True)]
+            return total
         finally:
             self._shared.free.append(function)
 
@@ -58,15 +68,34 @@ def function_of_points(
 ) -> PointFunction:
     """Make a function of many points; graphs that differ in their data alone share one.
 
-    Data are those in ``pm.Data``, and all but the smallest constants. Who calls this holds `LOCK`.
+    Data are those in ``pm.Data``, and all but the smallest constants. A sum over many rows is
+    evaluated block by block. Who calls this holds `LOCK`.
     """
     lifted, arrays = _lift(graph, values)
+    blocks = [arrays]
+    if graph.type.ndim == 0 and max(map(np.size, arrays), default=0) > ROWS_AT_ONCE:
+        row_sum = find_row_sum(lifted, arrays)
+        if row_sum is not None:
+            lifted, blocks = row_sum.graph, _blocks(arrays, row_sum.has_rows)
     shared = next((f for f in _kept if f.gradient == gradient and f.graph.equals(lifted)), None)
     if shared is None:
         shared = _Shared(lifted, gradient)
         _kept.append(shared)
         del _kept[:-FUNCTIONS_KEPT]
-    return PointFunction(shared, arrays)
+    return PointFunction(shared, blocks)
+
+
+def _blocks(arrays: Sequence[np.ndarray], has_rows: Sequence[bool]) -> list[list[np.ndarray]]:
+    """Cut data into blocks of rows, which are views; what has no rows is in all of them."""
+    rows = next(len(array) for array, is_long in zip(arrays, has_rows, strict=True) if is_long)
+    step = -(-rows // -(-rows // ROWS_AT_ONCE))
+    return [
+        [
+            array[start : start + step] if is_long else array
+            for array, is_long in zip(arrays, has_rows, strict=True)
+        ]
+        for start in range(0, rows, step)
+    ]
 
 
 class _Shared:

@@ -86,6 +86,8 @@ def check_sample_kwargs(
             f"{function} does not take idata_kwargs with log_likelihood: merging moves the "
             "draws. Use pymc.compute_log_likelihood on the merged posterior."
         )
+    if not sample_kwargs:
+        return  # to ask nutpie what it takes is to import it, and a compiler
     if nuts_sampler is None:
         nuts_sampler = "pymc" if ONLY_PYMC & set(sample_kwargs) else default_sampler()
     _check_known(sample_kwargs, nuts_sampler, function)

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 import arviz_swiss
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.messages import MergeWarning
-from arviz_swiss.merging.origin import summarise_observed
+from arviz_swiss.merging.origin import summary
 from arviz_swiss.parallel.executors import raise_if_abandoned
 from arviz_swiss.parallel.partition import unpacked
 from arviz_swiss.pymc import structure
@@ -33,7 +33,7 @@ from arviz_swiss.pymc.fractionate import fractionate
 from arviz_swiss.pymc.garbage import free_models, model_bytes
 from arviz_swiss.pymc.graphs import UNCOMPILED
 from arviz_swiss.pymc.inflate import inflate
-from arviz_swiss.pymc.observed import data_groups, observed_rows
+from arviz_swiss.pymc.observed import data_groups, observed_rows, observed_values
 from arviz_swiss.pymc.runs import Settings
 from arviz_swiss.pymc.sampler_arguments import nutpie_options
 from arviz_swiss.pymc.task import PLAIN_TUNE, Task
@@ -206,14 +206,13 @@ def _prepare(task: Task) -> _Prepared:
         if task.model is None:
             check_later(task.first, task.levels, task.local, described, rows, settings, where)
             del rows
-        groups = _data_groups(task, model)
+        groups, observed = _data_groups(task, model)
         if not task.is_own or settings.kind == "fractionated":
             tempered = temper(
                 model, settings.kind, task.rows, task.total, task.local, settings.untransformed
             )
         else:
             tempered = model
-        observed = {} if task.keep_data else _without_rows(groups)
         prepared = _Prepared(described, model, tempered, groups, observed)
         if task.is_own:
             return prepared
@@ -308,8 +307,11 @@ def _kept(groups: containers.Groups) -> containers.Groups:
     return {name: groups[name].load() for name in ("posterior", "sample_stats")}
 
 
-def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
-    """Return the data of the plain model and, where the merge needs them, draws from its prior."""
+def _data_groups(task: Task, model: pm.Model) -> tuple[containers.Groups, dict[str, str]]:
+    """Return the data of the plain model and, where the merge needs them, draws from its prior.
+
+    In place of rows that are not kept an attribute tells what they were: they are not copied.
+    """
     prior = {}
     if task.settings.kind == "full_prior":
         shared = [rv for rv in model.free_RVs if rv.name not in task.local]
@@ -320,14 +322,15 @@ def _data_groups(task: Task, model: pm.Model) -> containers.Groups:
             mode=UNCOMPILED,
         )
         prior = {rv.name: value for rv, value in zip(shared, values, strict=True)}
-    return data_groups(model, prior)
-
-
-def _without_rows(groups: containers.Groups) -> dict[str, str]:
-    """Take the rows out of the groups, and return the attribute that tells what they were."""
-    groups.pop(schema.CONSTANT_DATA, None)
-    observed = summarise_observed(groups.pop(schema.OBSERVED_DATA, xr.Dataset()))
-    return {schema.OBSERVED: json.dumps(observed)}
+    if task.keep_data:
+        return data_groups(model, prior), {}
+    groups = {k: v for k, v in data_groups(model, prior).items() if k == "prior"} if prior else {}
+    summaries = {
+        name: summary(np.asarray(values))
+        for name, values in observed_values(model).items()
+        if np.asarray(values).dtype.kind in "biuf"
+    }
+    return groups, {schema.OBSERVED: json.dumps(summaries)}
 
 
 def _tidy_posterior(posterior: xr.Dataset, task: Task, prepared: _Prepared) -> xr.Dataset:

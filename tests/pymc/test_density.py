@@ -154,6 +154,21 @@ def test_batches_that_differ_in_their_data_share_compiled_functions():
     assert len(point_functions._kept) == 2
 
 
+def test_rows_in_blocks_have_the_density_of_all(monkeypatch):
+    rng = np.random.default_rng(5)
+    model = regression(*some_data(rng))
+    space, opened = in_space_of(merged_in(model, model=model))
+    points = 0.3 * rng.standard_normal((5, opened.free.size))
+    expected = ModelDensity(model, space).tempered(points, 1.0, 0.5)
+    for module in (point_functions, density):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+        monkeypatch.setattr(module, "POINTS_OF_BLOCK", 2)
+    blocks = ModelDensity(model, space)
+    assert blocks._function(1.0, 0.0, True).in_blocks
+    for a, b in zip(blocks.tempered(points, 1.0, 0.5), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
 def test_potentials_count_with_the_prior_and_flat_priors_have_no_gradient():
     rng = np.random.default_rng(6)
     design, outcomes = some_data(rng)
