@@ -136,6 +136,13 @@ class Merged:
 
     def require_moved(self, why: str) -> None:
         """Refuse newly made draws; `why` says what they lack and what to do."""
+        if self.is_redrawn:
+            names = self.groups[schema.REDRAWN]["reshaped"].values.astype(str).tolist()
+            raise ValueError(
+                f"the draws were made anew by refine, as the posterior of {brief(names)} is far "
+                "from Gaussian: they are no batch's own, and no map moved them. report and "
+                "plot_certificate tell of them."
+            )
         if not self.is_moved:
             raise ValueError(
                 f'merged with method "{self.method}", whose draws were newly made from those of '

@@ -66,7 +66,7 @@ def test_the_report_says_what_was_done(redrawn):
 
 
 def test_there_is_nothing_to_move_back(redrawn):
-    with pytest.raises(ValueError, match="newly made"):
+    with pytest.raises(ValueError, match="made anew by refine, as the posterior of tau is far"):
         az_swiss.subposteriors(redrawn)
 
 
