@@ -118,6 +118,8 @@ def draw_local(
         ratios += np.concatenate(
             [-t.logpdf(white[..., f], DEGREES).sum(axis=3) for f in place.families], axis=2
         )
+        if not np.isfinite(ratios.max(axis=0)).all():
+            raise ValueError("the local variables of a group have no density around their mode")
         # the largest of log weights and Gumbel noise is a draw by the weights
         picks = (ratios + rng.gumbel(size=ratios.shape)).argmax(axis=0)
         places, first = _places(place.families, local, white), 0

@@ -139,17 +139,25 @@ def _doubt(
     The scores told the moments of each batch's tilted distribution when it was sampled. A density
     that is far from the Gaussian of these, where the batch's own draws are, is another one.
     """
-    first = opened.labels[0]
-    expected = answers[first].merged_prior
-    for at, (label, answer) in enumerate(answers.items()):
-        if not np.allclose(answer.merged_prior, expected, rtol=1e-6, atol=1e-6):
-            return f'the prior of batch "{label}" differs from that of batch "{first}"'
+    if differs := other_prior(answers):
+        return differs
+    for at, label in enumerate(answers):
         batch = opened.maps.isel(batch=at)
         away = thinned.own[label] - batch["mean"].values
         white = np.linalg.solve(cholesky(batch["covariance"].values), away.T)
         ratios = tilted[label] + np.sum(white**2, axis=0) / 2
         if ratios.var() > MOST_UNLIKE:
             return f'the draws of batch "{label}" are not from the density given for it'
+    return ""
+
+
+def other_prior(answers: Mapping[str, Marginals]) -> str:
+    """Say which batch's model has another prior of the shared parameters; nothing if none has."""
+    first, *others = answers
+    expected = answers[first].merged_prior
+    for label in others:
+        if not np.allclose(answers[label].merged_prior, expected, rtol=1e-6, atol=1e-6):
+            return f'the prior of batch "{label}" differs from that of batch "{first}"'
     return ""
 
 

@@ -6,11 +6,12 @@ from scipy.special import logsumexp
 
 from arviz_swiss.base import weights
 from arviz_swiss.correcting.certificate import Thinned, Weighed, write_certificate
-from arviz_swiss.correcting.certify_local import limit_integrals
+from arviz_swiss.correcting.certify_local import limit_integrals, other_prior
 from arviz_swiss.correcting.evaluation import Evaluate
 from arviz_swiss.correcting.marginal import Marginalise, log_full
 from arviz_swiss.correcting.provenance import Provenance
 from arviz_swiss.data import schema
+from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.merged import Merged
 
@@ -41,7 +42,8 @@ def certify_redrawn(
     by_label = {label: answer for label, (answer,) in answers.items()}
     full = log_full(by_label)
     made = opened.groups[schema.REDRAWN]
-    ratios = full.values - made["log_density"].values[:, positions].ravel()
+    recorded = made["log_density"].transpose(*SAMPLE_DIMS).values[:, positions]
+    ratios = full.values - recorded.ravel()
     ratios = np.where(np.isnan(ratios), -np.inf, ratios)
     known = np.isfinite(ratios)
     is_other = not known.all() or ratios.std() > MOST_UNLIKE
@@ -50,8 +52,9 @@ def certify_redrawn(
     log_weights, khat = pareto_smoothed(ratios)
     count = len(opened.labels)
     nothing = np.full(count, np.nan)
-    doubt = "the draws are not from the densities given for them" if is_other else ""
-    noise = full.noise[np.isfinite(full.noise)]
+    doubt = other_prior(by_label)
+    if is_other and not doubt:
+        doubt = "the draws are not from the densities given for them"
     certificate = write_certificate(
         opened,
         Thinned(np.arange(chains), positions, np.zeros(0, int), points, {}, {}),
@@ -59,7 +62,7 @@ def certify_redrawn(
         Provenance(nothing, nothing, doubt),
         {
             "group_khat": ("batch_label", [by_label[k].group_khat for k in opened.labels]),
-            "integral_noise": ((), float(np.sqrt(np.mean(noise**2))) if noise.size else np.inf),
+            "integral_noise": ((), float(np.sqrt(np.mean(full.noise**2)))),
         },
         rng,
     )

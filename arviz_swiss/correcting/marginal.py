@@ -81,7 +81,10 @@ class DrawLocal(NamedTuple):
     def answer(self, kept: Any, label: str) -> np.ndarray:
         """Return draws (points, local) of the density that a worker keeps."""
         terms, place = _laid_out(kept.density, self.mean, self.factor, label)
-        return draw_local(terms, place, self.shared, CANDIDATES, self.seed)
+        try:
+            return draw_local(terms, place, self.shared, CANDIDATES, self.seed)
+        except ValueError as error:
+            raise EvaluationFailed(f'batch "{label}": {error}.') from error
 
 
 def _laid_out(density: Any, mean: np.ndarray, factor: np.ndarray, label: str) -> tuple[Any, Place]:

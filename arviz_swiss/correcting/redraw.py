@@ -27,6 +27,10 @@ from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.records import USABLE_KHAT
 
 CHAINS = 4
+# Of the log density at a draw: where there is more, it is not known, as it must be nearly anywhere.
+MOST_NOISE, MOSTLY = 0.5, 0.99
+# Share of effective draws below which resampled ones would repeat one another too often.
+LEAST_EFFECTIVE = 0.5
 
 
 class Redrawn(NamedTuple):
@@ -61,6 +65,25 @@ def redraw(
     """
     if not len(doubtful):
         return None
+    try:
+        return _redraw(evaluate, labels, pooled, doubtful, count, rng)
+    except EvaluationFailed:  # such as no product over groups: `certify` says so
+        return None
+
+
+def most_khat(count: int) -> float:
+    """Return the largest k-hat at which the weights of so many draws can be relied on."""
+    return min(1 - 1 / np.log10(count), USABLE_KHAT)
+
+
+def _redraw(
+    evaluate: Evaluate,
+    labels: Sequence[str],
+    pooled: Gaussian,
+    doubtful: Sequence[int] | np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+) -> Redrawn | None:
     factor = np.linalg.cholesky(pooled.covariance)
 
     def exact(points: np.ndarray) -> LogIntegrals:
@@ -74,24 +97,26 @@ def redraw(
         )
         return log_full({label: answer for label, (answer,) in answers.items()})
 
-    try:
-        along = exact(points_of_lines(pooled, doubtful))
-    except EvaluationFailed:  # no product over groups: `certify` says so
-        return None
+    along = exact(points_of_lines(pooled, doubtful))
     reaches = reach_along([str(at) for at in doubtful], *along)
     far = [
         int(at)
         for at, reach in zip(doubtful, reaches, strict=True)
-        if max(abs(reach.shift), abs(reach.stretch)) > NOTABLE
+        # not "beyond", so that what is not known is looked at too
+        if not max(abs(reach.shift), abs(reach.stretch)) <= NOTABLE
     ]
     margins = margins_along(doubtful, *along)
     if not far or not all(at in margins for at in far):
         return None
     proposed = draw_shaped(pooled, {at: margins[at] for at in far}, count, rng)
-    values = exact(proposed.points).values
-    ratios = values - proposed.log_density
-    log_weights, khat = pareto_smoothed(np.where(np.isnan(ratios), -np.inf, ratios))
-    if not khat <= USABLE_KHAT:
+    values, noise = exact(proposed.points)
+    known = np.isfinite(values) & (noise <= MOST_NOISE)
+    ratios = np.where(known, values - proposed.log_density, -np.inf)
+    if known.mean() < MOSTLY:
+        return None
+    log_weights, khat = pareto_smoothed(ratios)
+    effective = weights.effective_size(log_weights)
+    if not (khat <= most_khat(count) and effective >= LEAST_EFFECTIVE * count):
         return None
     positions = weights.resampled(np.exp(log_weights), CHAINS * (count // CHAINS), rng)
     shared = proposed.points[positions]
@@ -104,7 +129,7 @@ def redraw(
         {label: _in_chains(local) for label, (local,) in drawn.items()},
         _in_chains(values[positions]),
         float(khat),
-        weights.effective_size(log_weights),
+        effective,
         count,
         far,
     )

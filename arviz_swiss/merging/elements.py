@@ -93,6 +93,8 @@ def in_order(groups: Groups, group: str) -> Groups:
             )
         alike = _same_draws(groups[moved], draws, moved)
         ordered[moved] = _ordered(alike, maps, schema.UNCONSTRAINED_ELEMENT, moved)
+    if schema.REDRAWN in groups:
+        ordered[schema.REDRAWN] = _same_draws(groups[schema.REDRAWN], draws, schema.REDRAWN)
     stats = ordered.pop(schema.SAMPLE_STATS, None)
     if stats is not None:
         with contextlib.suppress(ValueError):

@@ -282,7 +282,7 @@ import numpy as np, xarray as xr
 import arviz_swiss as az_swiss
 folder, files, allowed = sys.argv[1], sys.argv[2:-1], int(sys.argv[-1])
 # what reading, computing and writing import is there before memory is counted
-az_swiss.merge(files[:1], into=f"{folder}/warm.zarr", powers=1, overwrite=True)
+az_swiss.merge(files[:2], into=f"{folder}/warm.zarr", kind="inflated", overwrite=True)
 def used():
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith("VmData")).split()[1]) * 1024
@@ -294,11 +294,11 @@ stored = az_swiss.merge(files, into=f"{folder}/merged.zarr", kind="inflated")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by Linux")
 def test_draws_that_do_not_fit_in_memory(tmp_path):
-    count, shape = 80, (2, 16_000, 20)
+    count, shape = 120, (2, 16_000, 20)
     paths = []
     for seed in range(count):
         draws = np.random.default_rng(seed).normal(size=shape)
-        paths.append(str(tmp_path / f"b{seed:02}.nc"))
+        paths.append(str(tmp_path / f"b{seed:03}.nc"))
         posterior = xr.Dataset({"theta": (("chain", "draw", "k"), draws)})
         xr.DataTree.from_dict({"/posterior": posterior}).to_netcdf(paths[-1], engine="h5netcdf")
     allowed = count * draws.nbytes // 4

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from group_models import exact_posterior, exact_scaled_posterior, make_groups, scaled_groups
 
 import arviz_swiss as az_swiss
+from arviz_swiss.correcting import redraw
 from arviz_swiss.data import containers
 
 QUIET = {"progressbar": False, "random_seed": 3}
@@ -23,7 +25,7 @@ def redrawn():
 
 
 def test_a_scale_that_may_be_zero_is_right_and_certified(redrawn):
-    """Its mean, sd and lowest decile, which Gaussians of the batches miss by half an sd."""
+    """Its mean and sd, which Gaussians of the batches miss by half an sd."""
     groups = groups_of(redrawn)
     assert groups["swiss_redrawn"]["reshaped"].values.tolist() == ["tau"]
     assert groups["swiss_certificate"].attrs["status"] == "certified"
@@ -86,6 +88,45 @@ def test_a_file_is_certified_alike_and_other_models_are_not(redrawn, tmp_path):
     merged = containers.build(bare, opened.container)
     with pytest.warns(az_swiss.MergeWarning, match="the draws are not from the densities given"):
         az_swiss.certify(merged, build=other, data=TABLE, **QUIET)
+
+
+def test_draws_in_another_order_are_certified_alike(redrawn):
+    opened = containers.read(redrawn)
+    chains = [2, 0, 3, 1]
+    groups = {
+        name: group.isel(chain=chains, draw=slice(None, None, -2))
+        if "draw" in group.dims
+        else group
+        for name, group in opened.groups.items()
+        if name != "swiss_redrawn"
+    }
+    turned = opened.groups["swiss_redrawn"].transpose("draw", "chain", ...)
+    merged = containers.build({**groups, "swiss_redrawn": turned}, opened.container)
+    again = az_swiss.certify(merged, build=scaled_groups, data=TABLE, **QUIET)
+    assert groups_of(again)["swiss_certificate"].attrs["status"] == "certified"
+
+
+def test_priors_that_differ_are_not_certified(redrawn):
+    first = TABLE["site"].iloc[0]
+
+    def other(rows):
+        model = scaled_groups(rows)
+        if first in set(rows["site"]):
+            with model:
+                pm.Potential("more", -((model["level"] - 5) ** 2))
+        return model
+
+    with pytest.warns(az_swiss.MergeWarning, match='the prior of batch "b[0-3]" differs from that'):
+        az_swiss.certify(redrawn, build=other, data=TABLE, **QUIET)
+
+
+def test_weights_that_tell_too_little_leave_the_rounds_draws(monkeypatch):
+    monkeypatch.setattr(redraw, "LEAST_EFFECTIVE", 1.1)
+    with pytest.warns(az_swiss.MergeWarning, match="^not certified"):
+        merged = az_swiss.sample(
+            scaled_groups, TABLE, groups="site", batches=4, draws=DRAWS, **QUIET
+        )
+    assert "swiss_redrawn" not in groups_of(merged)
 
 
 def test_a_scale_that_is_well_known_is_not_drawn_anew():
