@@ -1,5 +1,6 @@
 """From models of batches with local variables to a merged object, by expectation propagation."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from arviz_swiss.base.sites import LEAST, MOST
 from arviz_swiss.correcting.batch_model import BatchModel, opened
 from arviz_swiss.correcting.densities import JointSpace
 from arviz_swiss.correcting.ep_rounds import Effort, Propagated, SampleAll, propagate
-from arviz_swiss.correcting.evaluation import Evaluate, Request, evaluating
+from arviz_swiss.correcting.evaluation import Evaluate, EvaluationFailed, Request, evaluating
 from arviz_swiss.correcting.full_posterior import check_same_prior
 from arviz_swiss.correcting.lines import doubtful_positions
 from arviz_swiss.correcting.redraw import record, redraw
@@ -92,14 +93,16 @@ def propagate_models(
         _check_priors(evaluate, list(models), start)
         propagated = propagate(_sampling(evaluate), start, shares, effort, rng, bar)
         bar.stage("looking at skewed parameters")
-        redrawn = redraw(
-            evaluate,
-            list(models),
-            propagated.history[-1].moments,
-            doubtful_positions(propagated.skewness, propagated.skewness_error),
-            _new_draws(effort, len(models), rows),
-            rng,
-        )
+        redrawn = None
+        with contextlib.suppress(EvaluationFailed):  # `certify` says why
+            redrawn = redraw(
+                evaluate,
+                list(models),
+                propagated.history[-1].moments,
+                doubtful_positions(propagated.skewness, propagated.skewness_error),
+                _new_draws(effort, len(models), rows),
+                rng,
+            )
         bar.stage("writing the draws")
         written = _written(
             evaluate,

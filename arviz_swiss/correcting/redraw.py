@@ -18,7 +18,8 @@ from arviz_swiss.base.gaussian import Gaussian
 from arviz_swiss.base.integrals import LogIntegrals
 from arviz_swiss.base.margins import draw_shaped
 from arviz_swiss.correcting.certificate import NOTABLE
-from arviz_swiss.correcting.evaluation import Evaluate, EvaluationFailed
+from arviz_swiss.correcting.certify_local import MOST_NOISE
+from arviz_swiss.correcting.evaluation import Evaluate
 from arviz_swiss.correcting.lines import margins_along, points_of_lines, reach_along
 from arviz_swiss.correcting.marginal import DrawLocal, Marginalise, log_full
 from arviz_swiss.data import schema
@@ -27,8 +28,8 @@ from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.records import USABLE_KHAT
 
 CHAINS = 4
-# Of the log density at a draw: where there is more, it is not known, as it must be nearly anywhere.
-MOST_NOISE, MOSTLY = 0.5, 0.99
+# Share of the proposed draws at which the log density must be known.
+MOSTLY = 0.99
 # Share of effective draws below which resampled ones would repeat one another too often.
 LEAST_EFFECTIVE = 0.5
 
@@ -60,30 +61,11 @@ def redraw(
 ) -> Redrawn | None:
     """Draw anew what no Gaussian can stand for; None where one can, or exact weights do not tell.
 
-    `doubtful` are the positions of parameters that may be skewed. Of all batches each evaluates its
-    own groups.
+    `doubtful` are the positions of parameters that may be skewed. Every batch evaluates its own
+    groups; `EvaluationFailed` is raised where that cannot be done, as of no product over groups.
     """
     if not len(doubtful):
         return None
-    try:
-        return _redraw(evaluate, labels, pooled, doubtful, count, rng)
-    except EvaluationFailed:  # such as no product over groups: `certify` says so
-        return None
-
-
-def most_khat(count: int) -> float:
-    """Return the largest k-hat at which the weights of so many draws can be relied on."""
-    return min(1 - 1 / np.log10(count), USABLE_KHAT)
-
-
-def _redraw(
-    evaluate: Evaluate,
-    labels: Sequence[str],
-    pooled: Gaussian,
-    doubtful: Sequence[int] | np.ndarray,
-    count: int,
-    rng: np.random.Generator,
-) -> Redrawn | None:
     factor = np.linalg.cholesky(pooled.covariance)
 
     def exact(points: np.ndarray) -> LogIntegrals:
@@ -133,6 +115,11 @@ def _redraw(
         count,
         far,
     )
+
+
+def most_khat(count: int) -> float:
+    """Return the largest k-hat at which the weights of so many draws can be relied on."""
+    return min(1 - 1 / np.log10(count), USABLE_KHAT)
 
 
 def _in_chains(rows: np.ndarray) -> np.ndarray:
