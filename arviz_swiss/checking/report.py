@@ -220,7 +220,7 @@ def _rival(merged: Merged) -> str:
 
 def _redrawn(merged: Merged) -> str:
     """Return why draws were made anew, and how well."""
-    made = merged.groups[schema.REDRAWN]
+    made = merged.redrawn
     return (
         f"The posterior of {brief(made['reshaped'].values.astype(str).tolist())} is far from "
         "Gaussian, so the shared parameters were drawn from their exact density (k-hat "

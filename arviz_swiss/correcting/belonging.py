@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from arviz_swiss.data import schema
+from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.labels import named
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.models import is_model, observed_values
@@ -21,6 +22,23 @@ def check_all_there(opened: Merged) -> None:
         raise ValueError(
             f"batches were dropped from this merge ({dropped}), so there is no full posterior to "
             "compare it with. Merge all batches, or sample the dropped ones again."
+        )
+
+
+def check_draws(opened: Merged) -> None:
+    """Refuse draws that were spoilt since they were made: what is no number, or a constant."""
+    for name in opened.names:
+        if wrong := int((~np.isfinite(opened.draws[name].values)).sum()):
+            raise ValueError(
+                f"{opened.group} has {wrong} values of {name} that are NaN or infinite, which no "
+                "merge returns. Pass the merged object as it was."
+            )
+    constant = np.ptp(opened.rows(), axis=0) == 0
+    if constant.any():
+        raise ValueError(
+            f"{brief(opened.parameters[constant].tolist())} does not vary in {opened.group} any "
+            "more, so that there is nothing to weigh. Pass the merged object as it was, with all "
+            "its draws."
         )
 
 

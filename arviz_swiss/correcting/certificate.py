@@ -197,7 +197,9 @@ def _sampling_errors(opened: Merged) -> tuple[float, float]:
     draws, though they are right. Without `refine`, the errors are those of the merge itself.
     """
     if opened.is_redrawn:
-        error = np.sqrt(opened.free.size / float(opened.groups[schema.REDRAWN]["effective_size"]))
+        made = opened.redrawn
+        share = float(made["effective_size"] / made["proposed"])
+        error = np.sqrt(opened.free.size / (share * np.prod(opened.sizes)))
         return error, error
     size = sum(
         float(np.median(effective_sizes(opened.after(position))))

@@ -12,7 +12,7 @@ from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.correcting.batch_model import BatchModel, is_modelled
 from arviz_swiss.correcting.batch_model import opened as here
-from arviz_swiss.correcting.belonging import check_all_there
+from arviz_swiss.correcting.belonging import check_all_there, check_draws
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.correcting.certify_local import certify_tilted
 from arviz_swiss.correcting.certify_redrawn import certify_redrawn
@@ -182,7 +182,9 @@ def certify(
     """
     opened = open_merged(merged, group)
     check_all_there(opened)
-    if not opened.is_redrawn:
+    if opened.is_redrawn:
+        check_draws(opened)
+    else:
         opened.require_moved(
             'their density is not known, so they cannot be certified. Merge with method="swiss".'
         )

@@ -10,7 +10,6 @@ from arviz_swiss.correcting.certify_local import limit_integrals, other_prior
 from arviz_swiss.correcting.evaluation import Evaluate
 from arviz_swiss.correcting.marginal import Marginalise, log_full
 from arviz_swiss.correcting.provenance import Provenance
-from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.merged import Merged
@@ -41,7 +40,7 @@ def certify_redrawn(
     )
     by_label = {label: answer for label, (answer,) in answers.items()}
     full = log_full(by_label)
-    made = opened.groups[schema.REDRAWN]
+    made = opened.redrawn
     recorded = made["log_density"].transpose(*SAMPLE_DIMS).values[:, positions]
     ratios = full.values - recorded.ravel()
     ratios = np.where(np.isnan(ratios), -np.inf, ratios)

@@ -21,7 +21,13 @@ from arviz_swiss.merging.elements import MOST_NAMED, WHOLE, in_order, other_draw
 from arviz_swiss.merging.estimate import sample_moments
 from arviz_swiss.merging.local import LocalSpace, restore_local_space
 from arviz_swiss.merging.powers import TILTED
-from arviz_swiss.merging.records import Certificate, Refinement, read_certificate, read_refinement
+from arviz_swiss.merging.records import (
+    REDRAWN,
+    Certificate,
+    Refinement,
+    read_certificate,
+    read_refinement,
+)
 from arviz_swiss.merging.space import MODEL, Space, restore_space, restore_without_model
 
 MERGED = "what merge returned, one InferenceData or DataTree, or the path of its complete file"
@@ -132,12 +138,22 @@ class Merged:
     @property
     def is_redrawn(self) -> bool:
         """Whether `refine` made the draws anew, by the exact density of the shared parameters."""
-        return schema.REDRAWN in self.groups
+        return self.method == REDRAWN
+
+    @property
+    def redrawn(self) -> xr.Dataset:
+        """How well draws were made anew, and the density of each."""
+        if schema.REDRAWN not in self.groups:
+            raise ValueError(
+                f'the merged object has no group "{schema.REDRAWN}" any more, which says how its '
+                f"draws were made. {WHOLE}."
+            )
+        return self.groups[schema.REDRAWN]
 
     def require_moved(self, why: str) -> None:
         """Refuse newly made draws; `why` says what they lack and what to do."""
         if self.is_redrawn:
-            names = self.groups[schema.REDRAWN]["reshaped"].values.astype(str).tolist()
+            names = self.redrawn["reshaped"].values.astype(str).tolist()
             raise ValueError(
                 f"the draws were made anew by refine, as the posterior of {brief(names)} is far "
                 "from Gaussian: they are no batch's own, and no map moved them. report and "

@@ -8,6 +8,8 @@ import xarray as xr
 
 from arviz_swiss.data import schema
 
+# The method of draws that are no batch's, but newly made by the exact density.
+REDRAWN = "redrawn"
 CERTIFIED, USABLE, NOT_CERTIFIED = "certified", "usable", "not certified"
 # Below these k-hats draws are good, or good with their weights.
 GOOD_KHAT, USABLE_KHAT = 0.5, 0.7

@@ -32,11 +32,10 @@ from arviz_swiss.merging.merge import (
 )
 from arviz_swiss.merging.models import free_variables
 from arviz_swiss.merging.powers import TILTED, resolve_powers
+from arviz_swiss.merging.records import REDRAWN
 from arviz_swiss.merging.settle import describe_origin, pack_settled
 
 METHOD = "swiss"
-# Of draws that are no batch's, but newly made by the exact density of the shared parameters.
-REDRAWN = "redrawn"
 # How the batches' covariances were estimated.
 SCORES = "scores"
 

@@ -120,6 +120,30 @@ def test_priors_that_differ_are_not_certified(redrawn):
         az_swiss.certify(redrawn, build=other, data=TABLE, **QUIET)
 
 
+def spoilt(redrawn, **changes):
+    opened = containers.read(redrawn)
+    groups = {name: group.copy(deep=True) for name, group in opened.groups.items()}
+    for name, (index, value) in changes.items():
+        groups["posterior"][name][index] = value
+    return containers.build(groups, opened.container)
+
+
+def test_what_a_hurried_user_passes(redrawn):
+    source = {"build": scaled_groups, "data": TABLE, **QUIET}
+    with pytest.raises(ValueError, match="posterior has 1 values of tau that are NaN or infinite"):
+        az_swiss.certify(spoilt(redrawn, tau=((0, 3), np.nan)), **source)
+    with pytest.raises(ValueError, match="level does not vary in posterior any more"):
+        az_swiss.certify(spoilt(redrawn, level=(slice(None), 1.0)), **source)
+    opened = containers.read(redrawn)
+    without = {k: v for k, v in opened.groups.items() if k != "swiss_redrawn"}
+    for function in (az_swiss.report, lambda merged: az_swiss.certify(merged, **source)):
+        with pytest.raises(ValueError, match='no group "swiss_redrawn" any more'):
+            function(containers.build(without, opened.container))
+    few = {k: v.isel(draw=[0]) if "draw" in v.dims else v for k, v in opened.groups.items()}
+    with pytest.warns(az_swiss.MergeWarning, match="too few draws to tell"):
+        az_swiss.certify(containers.build(few, opened.container), **source)
+
+
 def test_weights_that_tell_too_little_leave_the_rounds_draws(monkeypatch):
     monkeypatch.setattr(redraw, "LEAST_EFFECTIVE", 1.1)
     with pytest.warns(az_swiss.MergeWarning, match="^not certified"):
