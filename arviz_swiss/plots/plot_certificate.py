@@ -167,11 +167,15 @@ def plot_certificate(
     _draw_tail(made, ratios, _smoothed(certificate))
     _draw_khats(made, opened, certificate)
     _draw_shifts(made, shifts)
-    is_known = np.isfinite(certificate.dataset["batch_khat"]).any()
+    alone = "k-hat of each batch alone"
+    if opened.is_redrawn:
+        alone = "no batch's own draws: made anew"
+    elif not np.isfinite(certificate.dataset["batch_khat"]).any():
+        alone += ": too few draws"
     titles = {
         WEIGHTS: f"weights of {ratios.size} draws",
         TAIL: f"largest weights: k-hat {certificate.khat:.2f}",
-        BATCHES: f"k-hat of each batch alone{'' if is_known else ': too few draws'}",
+        BATCHES: alone,
         SHIFT: "shift by the weights",
     }
     x_labels = {WEIGHTS: "weight", TAIL: "weight", BATCHES: "batch", SHIFT: "sds"}
