@@ -13,12 +13,12 @@ from arviz_swiss.data import schema
 from arviz_swiss.data.layout import layout_of, positions_of
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.batches import NO_BATCH, Batch
+from arviz_swiss.merging.batches_without_draws import stand_in
 from arviz_swiss.merging.estimate import Frame, check_constants, summarise_sets
 from arviz_swiss.merging.labels import choose_labels
 from arviz_swiss.merging.match import Matched, Roles, match_roles
 from arviz_swiss.merging.moments import BatchMoments
 from arviz_swiss.merging.space import WITHOUT_MODEL
-from arviz_swiss.merging.stand_ins import stand_in
 
 # How many last dimensions a transform takes together; along others elements come in any order.
 TAKEN = dict.fromkeys([*WITHOUT_MODEL, *WITHOUT_MODEL.values(), "interval"], 0)

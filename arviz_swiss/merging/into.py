@@ -13,9 +13,9 @@ from arviz_swiss.data import schema, stores, temporaries
 from arviz_swiss.data.containers import Groups
 from arviz_swiss.merging import combine
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.beside import find_beside, pack_part
 from arviz_swiss.merging.local_draws import pack_moves
-from arviz_swiss.merging.settle import Flat, Summary
+from arviz_swiss.merging.other_groups import find_beside, pack_part
+from arviz_swiss.merging.shared_steps import Flat, Summary
 from arviz_swiss.methods.registry import METHODS, Method
 
 # Coordinates of the chains, which are written once all chains are there.

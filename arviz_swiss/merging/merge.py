@@ -18,7 +18,6 @@ from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.merging import combine
 from arviz_swiss.merging.batches import Batch, opened
-from arviz_swiss.merging.beside import find_beside, pack_part
 from arviz_swiss.merging.estimate import (
     Estimator,
     check_covariance,
@@ -32,8 +31,9 @@ from arviz_swiss.merging.local_draws import pack_moves
 from arviz_swiss.merging.match import Matched, check_holdable, match
 from arviz_swiss.merging.models import coords_of, free_variables, plain_model
 from arviz_swiss.merging.origin import fingerprint_draws, join_observed, observed_by
+from arviz_swiss.merging.other_groups import find_beside, pack_part
 from arviz_swiss.merging.powers import Powers, find_priors
-from arviz_swiss.merging.settle import (
+from arviz_swiss.merging.shared_steps import (
     Flat,
     Summary,
     choose_batches,

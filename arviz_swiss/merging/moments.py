@@ -18,6 +18,7 @@ from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.layout import as_rows, gather_all
 from arviz_swiss.merging import exchange
 from arviz_swiss.merging.batches import Batch, opened, prior_batches
+from arviz_swiss.merging.batches_without_draws import facts_of, variables_in, variables_of
 from arviz_swiss.merging.estimate import (
     Frame,
     check_covariance,
@@ -34,7 +35,6 @@ from arviz_swiss.merging.models import free_variables, plain_model
 from arviz_swiss.merging.origin import fingerprint_draws, fingerprint_local, observed_by
 from arviz_swiss.merging.powers import resolve_powers
 from arviz_swiss.merging.space import Space, find_space, probe_space, split_choices
-from arviz_swiss.merging.stand_ins import facts_of, variables_in, variables_of
 
 WANTED = "what moments returned, or the path of its complete file"
 # What a file must hold: numbers by parameter, and the rest.

@@ -42,7 +42,7 @@ from arviz_swiss.merging.powers import (
     check_told_powers,
     refuse_prior_count,
 )
-from arviz_swiss.merging.settle import (
+from arviz_swiss.merging.shared_steps import (
     Flat,
     Summary,
     choose_batches,

@@ -19,6 +19,7 @@ from arviz_swiss.data.messages import brief
 from arviz_swiss.data.transforms import restore
 from arviz_swiss.merging import combine, exchange, pack
 from arviz_swiss.merging.batches import Batch, opened
+from arviz_swiss.merging.batches_without_draws import stand_in
 from arviz_swiss.merging.estimate import Frame, unconstrained
 from arviz_swiss.merging.join import join_stats, stats_dtypes, stats_of
 from arviz_swiss.merging.labels import named
@@ -32,7 +33,6 @@ from arviz_swiss.merging.match import Matched, match_to, recorded_local
 from arviz_swiss.merging.models import plain_model
 from arviz_swiss.merging.origin import fingerprint_draws, fingerprint_local
 from arviz_swiss.merging.space import MODEL, Space, restore_space
-from arviz_swiss.merging.stand_ins import stand_in
 
 WANTED = "what plan returned, or the path of its complete file"
 # What a file must hold: numbers by group, and the rest.

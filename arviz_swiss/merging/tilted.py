@@ -33,7 +33,7 @@ from arviz_swiss.merging.merge import (
 from arviz_swiss.merging.models import free_variables
 from arviz_swiss.merging.powers import TILTED, resolve_powers
 from arviz_swiss.merging.records import REDRAWN
-from arviz_swiss.merging.settle import describe_origin, pack_settled
+from arviz_swiss.merging.shared_steps import describe_origin, pack_settled
 
 METHOD = "swiss"
 # How the batches' covariances were estimated.

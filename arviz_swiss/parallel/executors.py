@@ -10,7 +10,13 @@ from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from arviz_swiss.parallel.given import Cluster, NoWorkers, Pool, count_threads, is_dask_client
+from arviz_swiss.parallel.given_executors import (
+    Cluster,
+    NoWorkers,
+    Pool,
+    count_threads,
+    is_dask_client,
+)
 from arviz_swiss.parallel.outcomes import Outcome
 from arviz_swiss.parallel.own_processes import OwnProcesses
 from arviz_swiss.parallel.portable import Portable

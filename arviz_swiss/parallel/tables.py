@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from arviz_swiss.data import temporaries
-from arviz_swiss.parallel.contents import RowHash, hash_files, hash_rows
 from arviz_swiss.parallel.frames import (
     PANDAS,
     POLARS,
@@ -20,6 +19,7 @@ from arviz_swiss.parallel.frames import (
     plain_values,
     sorted_levels,
 )
+from arviz_swiss.parallel.row_hashes import RowHash, hash_files, hash_rows
 from arviz_swiss.parallel.sources import FOLDER, PolarsSource, Source, find_source
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import dask
 import distributed
 import pytest
 
-from arviz_swiss.parallel import given
+from arviz_swiss.parallel import given_executors
 from arviz_swiss.parallel.executors import Lazy, Portable, run
 from arviz_swiss.parallel.outcomes import ProcessEnded, TooLong
 
@@ -204,8 +204,8 @@ def test_tasks_go_to_the_workers_that_have_what_they_need(client):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(given, "LOOK", 0.2)
-    monkeypatch.setattr(given, "SAID_AFTER", 0.5)
+    monkeypatch.setattr(given_executors, "LOOK", 0.2)
+    monkeypatch.setattr(given_executors, "SAID_AFTER", 0.5)
 
 
 def without_workers(cluster, client):
@@ -227,8 +227,8 @@ def test_without_workers_it_is_said_once_and_goes_on_when_some_return(
 
     outcomes = dict(run(call, {"b0": Portable(int), "b1": Portable(int)}, client, say=say))
     assert [outcome.result for outcome in outcomes.values()] == [0, 0]
-    assert said == [given.NO_WORKERS, ""]
-    assert caplog.text.count(given.NO_WORKERS) == 1
+    assert said == [given_executors.NO_WORKERS, ""]
+    assert caplog.text.count(given_executors.NO_WORKERS) == 1
 
 
 def test_without_workers_it_is_given_up_after_a_stated_time(client, cluster, impatient):

@@ -13,7 +13,7 @@ from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.combine import Draws
 from arviz_swiss.merging.join import join_groups, join_stats, shared_stats, stats_dtypes
 from arviz_swiss.merging.local_draws import LocalMoves, find_moves, move_local
-from arviz_swiss.merging.settle import Flat
+from arviz_swiss.merging.shared_steps import Flat
 
 
 class Beside(NamedTuple):

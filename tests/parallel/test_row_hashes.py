@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pytest
 
-from arviz_swiss.parallel import contents
-from arviz_swiss.parallel.contents import hash_rows
+from arviz_swiss.parallel import row_hashes
+from arviz_swiss.parallel.row_hashes import hash_rows
 from arviz_swiss.parallel.splitting import split
 from arviz_swiss.parallel.tables import opened_table
 
@@ -100,7 +100,7 @@ def test_a_file_that_has_not_changed_is_read_once(frame, tmp_path, monkeypatch):
     write(frame, path)
     with opened_table(path, folder) as table:
         first = split(table, 3, random_seed=1)
-    monkeypatch.setattr(contents, "_hash_file", None)
+    monkeypatch.setattr(row_hashes, "_hash_file", None)
     with opened_table(path, folder) as table:
         assert split(table, 3, random_seed=1) == first
 
@@ -122,7 +122,7 @@ def test_rows_are_read_once_to_divide_them_and_know_them_again(form, frame, tmp_
 
 
 def test_the_hash_is_the_same_however_rows_are_cut(monkeypatch):
-    monkeypatch.setattr(contents, "ROWS_HASHED", 64)
+    monkeypatch.setattr(row_hashes, "ROWS_HASHED", 64)
     rng = np.random.default_rng(0)
     texts = np.where(rng.random(1000) < 0.2, None, np.char.add("s", np.arange(1000).astype(str)))
     table = pa.table(
