@@ -25,7 +25,8 @@ VALUES_OF_POINT = 10**4
 # Of a density whose size is not known.
 POINTS_AT_ONCE = 100
 # Of the data of models that were built from files: others are built again when they are asked for.
-BYTES_KEPT = 2**26
+# If fewer than FEW of them fit, one is kept.
+BYTES_KEPT, FEW = 2**26, 4
 # Beside the bar: until functions are made of the models' graphs.
 READING = "reading the models"
 OUTSIDE = (
@@ -259,25 +260,36 @@ def _travels_with(density: Any) -> Any:
 
 
 def _answered(kept: dict[str, Kept], task: Task) -> list[Any]:
-    """Answer by a density that is kept, or made now.
-
-    What was read from files is kept as long as there is room: the first batches are, which are
-    asked for most.
-    """
+    """Answer by a density that is kept, or made now."""
     if task.label in kept:
         return _evaluate_all(kept[task.label], task)
     made = _made(task)
-    with _lock:
-        held = sum(other.bytes for other in kept.values())
-        is_room = not made.bytes or made.bytes + held <= BYTES_KEPT
-        if is_room:
-            kept[task.label] = made
-    if is_room:
-        return _evaluate_all(made, task)
-    answers, bytes_left = _evaluate_all(made, task), made.bytes
+    bytes_left = _keep(kept, task.label, made)
+    free_models(bytes_left)
+    answers = _evaluate_all(made, task)
+    # another thread may have let it go for its own meanwhile
+    bytes_left = made.bytes if kept.get(task.label) is not made else 0
     del made
     free_models(bytes_left)
     return answers
+
+
+def _keep(kept: dict[str, Kept], label: str, made: Kept) -> int:
+    """Keep a density where there is room, and tell the bytes of those that were let go for it.
+
+    Of what was read from files the first batches stay, as long as there is room. Where hardly any
+    fit, the newest takes their place: a pilot asks for one again and again, a pass for each once.
+    """
+    with _lock:
+        others = {label: other.bytes for label, other in kept.items() if other.bytes}
+        if made.bytes <= BYTES_KEPT // FEW:
+            if not made.bytes or made.bytes + sum(others.values()) <= BYTES_KEPT:
+                kept[label] = made
+            return 0
+        for other in others:
+            del kept[other]
+        kept[label] = made
+        return sum(others.values())
 
 
 def _made(task: Task) -> Kept:

@@ -181,29 +181,53 @@ def test_other_rows_are_refused_afterwards(merged, tmp_path):
         az_swiss.refine(merged, build=build, data=tmp_path / "other.parquet", progressbar=False)
 
 
-def test_densities_are_let_go_unless_there_is_room(path, tmp_path, monkeypatch):
+@pytest.fixture
+def evaluated(path, tmp_path, monkeypatch):
+    """Return a function that evaluates 8 batches in files, and tells which files it opened."""
     with opened_table(path, tmp_path) as table:
-        rows = split(table, 4, random_seed=1).batches
+        rows = split(table, 8, random_seed=1).batches
     opened = []
     load = BatchRows.load
     monkeypatch.setattr(
         BatchRows, "load", lambda self: (opened.append(os.path.basename(self.path)), load(self))[1]
     )
+    monkeypatch.setattr("joblib.cpu_count", lambda: 1)  # in their order
     models = {
         f"b{number}": BatchModel(build, batch, f"b{number}") for number, batch in enumerate(rows)
     }
-
     space = Coordinates(build(rows[0].load())).merge_space
     request = [evaluation.Request("log_likelihood", np.zeros((1, 3)))]
-    # room for one batch of 500 rows, of x and y
-    monkeypatch.setattr(evaluation, "BYTES_KEPT", 500 * 16 * 3 // 2)
-    with evaluation.evaluating(models, space) as evaluate:
-        evaluate({"b0": request})
-        opened.clear()
-        first = evaluate(dict.fromkeys(models, request))
-        second = evaluate(dict.fromkeys(models, request))
-    assert sorted(opened) == sorted([f"b{number}.parquet" for number in (1, 2, 3)] * 2)
+
+    def run(*passes, room):
+        # of batches of 250 rows, of x and y
+        monkeypatch.setattr(evaluation, "BYTES_KEPT", int(room * 250 * 16))
+        answers, files = [], []
+        with evaluation.evaluating(models, space) as evaluate:
+            for labels in passes:
+                opened.clear()
+                answers.append(evaluate(dict.fromkeys(labels, request)))
+                files.append([name.removesuffix(".parquet") for name in opened])
+        return answers, files
+
+    return run
+
+
+EIGHT = [f"b{number}" for number in range(8)]
+
+
+def test_the_first_batches_are_kept_as_long_as_there_is_room(evaluated):
+    (first, second), files = evaluated(EIGHT, EIGHT, room=5.5)
+    assert files == [EIGHT, EIGHT[5:]]
     assert first == second
+
+
+def test_of_large_batches_the_newest_is_kept(evaluated):
+    (_, again, first, second, _), files = evaluated(
+        ["b0"], ["b0"], EIGHT, EIGHT, ["b7"], room=1.5
+    )
+    assert files == [["b0"], [], EIGHT[1:], EIGHT, []]
+    assert first == second
+    assert again["b0"] == first["b0"]
 
 
 def effects(rows):
