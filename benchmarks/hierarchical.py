@@ -1,6 +1,6 @@
 """Measure accuracy and cost of `az_swiss.sample` with effects of groups, against all rows at once.
 
-    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10] [--first]
+    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10] [--divided] [--first]
     python benchmarks/hierarchical.py --growth [--batches 10] [--quick]
 
 Whole is `pm.sample` with nutpie, 2 chains of 1000 draws after 1000 of warm-up; divided is
@@ -90,7 +90,7 @@ def load_reference(name, problem, size, data, arguments):
     path = Path(arguments.references) / f"hierarchical-{name}-{size[0]}x{size[1]}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        draws = problem.reference_draws
+        draws = arguments.reference_draws or problem.reference_draws
         settings = {"chains": CHAINS, "cores": arguments.cores, "draws": draws}
         with tempfile.TemporaryDirectory() as caches:
             run = fresh.run("reference", name, data, caches, random_seed=2013, **settings)
@@ -134,7 +134,7 @@ def measure(name, problem, data, reference, arguments):
         print_row(label, figures)
         return figures
 
-    whole = runs("whole", "whole", cores=arguments.cores)
+    whole = None if arguments.divided else runs("whole", "whole", cores=arguments.cores)
     for batches in arguments.batches or problem.batches:
         settings = {"groups": "site", "batches": batches, "draws": problem.draws}
         divided = runs(f"{batches} batches", "divided", copies=batches, **settings)
@@ -265,7 +265,7 @@ def print_checks(label, problem, whole, divided, first=None):
             ),
             effect_sds,
         ]
-    if problem.times:
+    if problem.times and whole is not None:
         checks.append(cheaper(problem.times, whole, divided))
     if first is not None:
         rounds = divided["stages"]["refine"]
@@ -314,6 +314,8 @@ if __name__ == "__main__":
     parser.add_argument("--references", metavar="FOLDER")
     parser.add_argument("--cores", type=int, default=2, help="of the runs of all rows")
     parser.add_argument("--quick", action="store_true", help="few groups, to try it out")
+    parser.add_argument("--divided", action="store_true", help="without the run of all rows")
+    parser.add_argument("--reference-draws", type=int, help="of a chain, where it is to be made")
     parser.add_argument("--first", action="store_true", help="also batches sampled alone, by NUTS")
     parser.add_argument("--growth", action="store_true", help="CPU time by number of groups")
     options = parser.parse_args()
