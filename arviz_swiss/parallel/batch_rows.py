@@ -20,13 +20,14 @@ class BatchRows:
     """Where the rows of one batch are: small enough to go to any worker.
 
     `library` is that of the frame that they become, `levels` those in all rows of columns of
-    categories.
+    categories, `with_missing` the columns that lack values in any batch.
     """
 
     path: str
     rows: int
     library: str
     levels: Mapping[str, "pa.Array"] = field(default_factory=dict, repr=False)
+    with_missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.rows
@@ -34,7 +35,7 @@ class BatchRows:
     def load(self) -> Any:
         """Read the rows, a column at a time where that leaves the same frame."""
         frame = _by_columns(self) if self.library == PANDAS else None
-        return load_rows([self]) if frame is None else frame
+        return load_rows([self]) if frame is None else _typed_alike(frame, self.with_missing)
 
 
 def load_rows(batches: Sequence[BatchRows], most: int | None = None) -> Any:
@@ -50,7 +51,19 @@ def load_rows(batches: Sequence[BatchRows], most: int | None = None) -> Any:
     del table
     # it would keep as much again for what is read next
     pa.default_memory_pool().release_unused()
-    return rows
+    return _typed_alike(rows, first.with_missing) if first.library == PANDAS else rows
+
+
+def _typed_alike(frame: pd.DataFrame, with_missing: Sequence[str]) -> pd.DataFrame:
+    """Give columns that lack values in other rows the type that pandas has for all rows."""
+    types = {"i": float, "u": float, "b": object}
+    found = {
+        name: types[frame[name].dtype.kind]
+        for name in with_missing
+        if name in frame and isinstance(frame[name].dtype, np.dtype)
+        if frame[name].dtype.kind in types
+    }
+    return frame.astype(found) if found else frame
 
 
 def _by_columns(batch: BatchRows) -> pd.DataFrame | None:

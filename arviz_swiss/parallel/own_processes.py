@@ -17,6 +17,9 @@ ONE_THREAD = {
 }
 # Seconds between two looks at whether the caller still lives.
 PARENT_INTERVAL = 1.0
+# Bytes that a process may grow by before it is replaced after a task. The 300 MB that loky allows
+# are less than a compilation takes, and each new process would compile again.
+MOST_GROWTH = 2**30
 # So often is a task begun whose process ends: others beside it may have taken the memory.
 TRIES = 2
 
@@ -49,7 +52,6 @@ class OwnProcesses:
             pool, started = self._idle.pop(), None
         else:
             pool = _new_process()
-            # loky ends a process that grows by 300 MB after its first task: imports are that one
             started = pool.submit(_load, Portable(function))
         future = pool.submit(call, Portable(function), task)
         self._busy[future] = _Begun(pool, started, time.monotonic())
@@ -116,7 +118,10 @@ def _new_process() -> Executor:
 
 
 def _load(function: Portable) -> None:
-    """Import what a function needs, by opening it."""
+    """Import what a function needs, by opening it; let the process grow from then on."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._MAX_MEMORY_LEAK_SIZE = MOST_GROWTH  # type: ignore[attr-defined]
     function.value  # noqa: B018
 
 

@@ -132,6 +132,8 @@ class FileSource(DatasetSource):
         files = _files(paths)
         # folders above what was given are no columns
         base = _base(paths[0]) if len(paths) == 1 else None
+        for file in files:
+            _check_whole(file)
         dataset = datasets.dataset(
             files[0] if "://" in files[0] and len(files) == 1 else files,
             format="parquet",
@@ -188,7 +190,13 @@ class DaskSource:
         frame = self._frame[[name for name in names if name in self._frame.columns]]
         for number in range(frame.npartitions):
             rows = frame.partitions[number].compute()
-            table = pa.Table.from_pandas(rows, schema, preserve_index=self._keeps_index)
+            try:
+                table = pa.Table.from_pandas(rows, schema, preserve_index=self._keeps_index)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"partition {number} of the Dask DataFrame has other columns or types than the "
+                    f"frame says it has: {error}. Make them alike, by frame.astype or meta=."
+                ) from error
             yield from table.to_batches(max_chunksize=BLOCK)
 
     def count(self) -> int:
@@ -312,6 +320,23 @@ def _check_format(path: str) -> None:
         else "Pass Parquet files; other tables as frames, Dask DataFrames or LazyFrames of polars."
     )
     raise ValueError(f"{path} is no Parquet file. {how}")
+
+
+def _check_whole(path: str) -> None:
+    """Refuse a file that ends early, or whose columns cannot be told by their names."""
+    if not os.path.isfile(path):
+        return
+    parquet = needed("pyarrow.parquet")
+    try:
+        names = parquet.read_schema(path).names
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"{path} cannot be read: it is damaged, or was not written to its end. Write it again."
+        ) from error
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(
+            f"{path} has several columns called {twice[0]!r}. Give each a name of its own."
+        )
 
 
 def _check_schemas(dataset: Any) -> None:

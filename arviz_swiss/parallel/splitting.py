@@ -93,7 +93,7 @@ def check_current(split: Split) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError):
         recorded = json.loads(path.read_text(encoding="utf-8"))
         counts, data = recorded.pop("rows"), recorded.pop("data")
-        record = {k: v for k, v in recorded.items() if k not in ("files", "writer")}
+        record = {k: v for k, v in recorded.items() if k not in ("files", "writer", "with_missing")}
         if store.fingerprint([record, data, counts]) == split.division:
             return
     raise ValueError(
@@ -105,7 +105,13 @@ def check_current(split: Split) -> None:
 def _split_of(table: Table, record: dict[str, Any], counts: Sequence[int]) -> Split:
     assert table.folder is not None
     rows = (
-        BatchRows(str(_path(table.folder, number)), count, table.source.library, table.levels)
+        BatchRows(
+            str(_path(table.folder, number)),
+            count,
+            table.source.library,
+            table.levels,
+            table.with_missing,
+        )
         for number, count in enumerate(counts)
     )
     division = store.fingerprint([record, table.fingerprint, list(counts)])
@@ -120,6 +126,7 @@ def _find(table: Table, record: dict[str, Any]) -> list[int] | None:
         recorded = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         counts = recorded.pop("rows")
         table.files = recorded.pop("files", {}) | table.files
+        table.with_missing = tuple(recorded.pop("with_missing", ()))
         writer = recorded.pop("writer", None)
     except FileNotFoundError:
         if folder.exists() and any(folder.iterdir()):
@@ -163,7 +170,8 @@ def _write_split(
             counts = _scatter(table, batches, assignment, temporary, bar)
         check_filled(counts)
         made = {**record, "data": table.fingerprint, "rows": counts.tolist(), "files": table.files}
-        text = json.dumps({**made, "writer": temporaries.this_process()}, indent=2) + "\n"
+        made |= {"with_missing": table.with_missing, "writer": temporaries.this_process()}
+        text = json.dumps(made, indent=2) + "\n"
         with _writing(folder):
             (temporary / RECORD).write_text(text, encoding="utf-8")
             with contextlib.suppress(OSError):  # an empty one may be there
@@ -199,16 +207,22 @@ def _scatter(
     table: Table, batches: int, assignment: Assignment, folder: Path, bar: Bar
 ) -> np.ndarray:
     """Write every row into the file of its batch, and return how many rows each has."""
+    names = table.source.schema.names
+    with_missing: set[str] = set()
 
     def blocks() -> Iterator[tuple["pa.RecordBatch", np.ndarray]]:
         for block in table.telling(table.checked_blocks(assignment.columns)):
+            with_missing.update(
+                n for n, c in zip(names, block.columns, strict=True) if c.null_count
+            )
             yield block, assignment.owners(block)
             bar(block.num_rows)
 
     paths, schema = [_path(folder, number) for number in range(batches)], table.source.schema
-    if batches <= FILES_AT_ONCE:
-        return _write_files(blocks(), paths, schema)
-    return _write_by_bundles(blocks(), paths, schema)
+    write = _write_files if batches <= FILES_AT_ONCE else _write_by_bundles
+    counts = write(blocks(), paths, schema)
+    table.with_missing = tuple(sorted(with_missing))
+    return counts
 
 
 def _write_by_bundles(

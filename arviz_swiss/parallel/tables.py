@@ -49,13 +49,15 @@ class Groups(NamedTuple):
 class Table:
     """Rows that are read from a source when they are needed.
 
-    `levels` are those in all rows of columns of categories; `folder` is where the rows of batches
+    `levels` are those in all rows of columns of categories, `with_missing` the columns that lack
+    values, known when the rows have been divided; `folder` is where the rows of batches
     are written to, and `show` tells whether that is shown.
     """
 
     def __init__(self, source: Source):
         self.source = source
         self.levels: dict[str, pa.Array] = {}
+        self.with_missing: tuple[str, ...] = ()
         self.folder: Path | None = None
         self.show = False
         self._rows: int | None = None

@@ -15,7 +15,7 @@ import pymc as pm
 from arviz_swiss.pymc.graphs import bytes_of
 
 # Bytes of models' data after which it is worth the time, a fraction of a second, to free them.
-BYTES_LEFT = 2**25
+BYTES_LEFT = 2**24
 
 _lock = threading.Lock()
 _left = 0

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from pymc.pytensorf import extract_obs_data
 
 from arviz_swiss.data.containers import Groups, read
@@ -37,7 +39,18 @@ def data_groups(model: pm.Model, prior: Mapping[str, np.ndarray] | None = None) 
     """Return the groups of a model's data, and of draws from its prior, as PyMC makes them."""
     groups = read(pm.to_inference_data(prior=dict(prior or {}), model=model)).groups
     wanted = ("prior", "observed_data", "constant_data")
-    return {name: groups[name] for name in wanted if name in groups and groups[name].data_vars}
+    present = [name for name in wanted if name in groups and groups[name].data_vars]
+    return {name: _with_ranges(groups[name]) for name in present}
+
+
+def _with_ranges(dataset: xr.Dataset) -> xr.Dataset:
+    """Return the Dataset with row numbers as ranges: written out they are a column a variable."""
+    ranges = {
+        dim: pd.RangeIndex(size)
+        for dim, size in dataset.sizes.items()
+        if dim in dataset.indexes and dataset.indexes[dim].equals(pd.RangeIndex(size))
+    }
+    return dataset.assign_coords({d: (d, i, dataset[d].attrs) for d, i in ranges.items()})
 
 
 def symbolic_rows(model: pm.Model) -> dict[str, pt.TensorVariable | int]:

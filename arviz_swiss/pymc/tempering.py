@@ -85,6 +85,9 @@ def copy_model(model: pm.Model) -> pm.Model:
     without_initial_values.__dict__ = {**model.__dict__, "rvs_to_initial_values": {}}
     copied = model_from_fgraph(fgraph_from_model(without_initial_values)[0], mutate_fgraph=True)
     containers = {data: copied[data.name] for data in model.data_vars}
+    for data, container in containers.items():
+        # one array in two containers, each of which may get another: copies are as large as rows
+        container.set_value(data.get_value(borrow=True), borrow=True)
     for rv, value in model.rvs_to_initial_values.items():
         if isinstance(value, pt.Variable):
             value = clone_replace(value, containers)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from arviz_swiss.parallel import given_executors
 from arviz_swiss.parallel.executors import Lazy, Portable, run
 from arviz_swiss.parallel.outcomes import ProcessEnded, TooLong
+from arviz_swiss.parallel.own_processes import OwnProcesses
 
 
 def call(function):
@@ -73,6 +75,26 @@ def test_a_process_that_ends_once_is_replaced(tmp_path):
         return "done"
 
     assert outcomes_of({"b0": end_once})["b0"].result == "done"
+
+
+def test_a_process_that_grows_by_what_compiling_takes_is_kept():
+    def grow():
+        # loky, which replaces processes that grow, looks at most once a second
+        time.sleep(1.1)
+        sys.held = b"x" * (4 * 10**8)
+        return os.getpid()
+
+    processes = OwnProcesses(1, timeout=None)
+    try:
+        found = []
+        for _ in range(2):
+            future = processes.submit(call, "b0", Portable(grow))
+            future.exception()
+            found.append(processes.outcome(future, "b0").result)
+            time.sleep(1)  # in which it would end
+    finally:
+        processes.close()
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("where", ["own", "threads", "dask"])

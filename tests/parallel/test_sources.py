@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import dask.dataframe as dd
 import numpy as np
@@ -212,6 +213,28 @@ def test_files_of_other_columns_are_refused_by_name(frame, tmp_path):
     frame[["row", "x"]].to_parquet(folder / "part1.parquet", index=False)
     with pytest.raises(ValueError, match="site is not there, and"):
         find_source(folder)
+
+
+def test_a_file_that_ends_early_is_refused_by_name(path, tmp_path):
+    (tmp_path / "cut.parquet").write_bytes(Path(path).read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"cut\.parquet cannot be read.*Write it again"):
+        find_source(tmp_path / "cut.parquet")
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"twice\.parquet has several columns called 'x'"):
+        find_source(tmp_path / "twice.parquet")
+
+
+def test_a_partition_of_other_types_than_the_frame_says_is_named(frame):
+    def part(number):
+        return frame.assign(row="text") if number else frame
+
+    source = find_source(dd.from_map(part, [0, 1], meta=frame.iloc[:0]))
+    with pytest.raises(ValueError, match="partition 1 of the Dask DataFrame has other columns or"):
+        list(source.blocks())
 
 
 def test_a_file_given_twice_is_refused(path):

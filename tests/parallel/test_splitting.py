@@ -11,8 +11,10 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.dataset as pds
 import pytest
+from pyarrow import parquet
 from scipy.stats import chisquare
 
 from arviz_swiss.data import temporaries
@@ -61,6 +63,25 @@ def test_every_row_is_in_one_batch_as_it_was(path, frame):
     together = pd.concat(batches).sort_values("row", ignore_index=True)
     pd.testing.assert_frame_equal(together, frame)
     assert all(batch["row"].is_monotonic_increasing for batch in batches)
+
+
+@pytest.mark.parametrize("extra", [{}, {"text": "a"}], ids=["numbers", "text"])
+def test_one_missing_value_gives_all_batches_the_type_that_the_table_has(extra, tmp_path):
+    # the first row alone lacks values: other batches' own rows would be integers, true and false
+    count = pd.array([None, *range(99)], dtype="Int64")
+    table = pa.table({"count": pa.array(count), "yes": pa.array([None, *[True] * 99])})
+    for name, value in extra.items():
+        table = table.append_column(name, pa.array([value] * 100))
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    expected = pd.read_parquet(tmp_path / "rows.parquet").dtypes
+    for _ in ("divided", "found again"):
+        for batch in divided(tmp_path / "rows.parquet", tmp_path / "run", batches=3):
+            pd.testing.assert_series_equal(batch.dtypes, expected)
+    # of numbers alone, which are read column by column
+    parquet.write_table(table.select(["count"]), tmp_path / "count.parquet")
+    assert {batch["count"].dtype for batch in divided(tmp_path / "count.parquet")} == {
+        np.dtype(float)
+    }
 
 
 def test_a_sorted_file_is_shuffled_row_by_row(tmp_path):

@@ -3,12 +3,18 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
 
 import arviz_swiss as az_swiss
-from arviz_swiss.pymc.observed import imputed_names, observed_rows, observed_values
+from arviz_swiss.pymc.observed import (
+    data_groups,
+    imputed_names,
+    observed_rows,
+    observed_values,
+)
 
 QUIET = {"progressbar": False}
 
@@ -23,6 +29,17 @@ def test_rows_are_those_of_the_data_missing_ones_included():
         pm.set_data({"y_data": [7.0, 8.0]})
     assert observed_rows(model) == 2
     assert imputed_names(model) == []
+
+
+def test_row_numbers_take_no_memory_and_labels_stay():
+    with pm.Model(coords={"k": ["a", "b"], "site": [0, 2, 4]}) as model:
+        pm.Data("x", np.ones((3, 2)), dims=("site", "k"))
+        pm.Normal("y", pm.Normal("mu"), observed=np.ones(5))
+    groups = data_groups(model)
+    assert isinstance(groups["observed_data"].indexes["y_dim_0"], pd.RangeIndex)
+    assert groups["observed_data"]["y_dim_0"].values.tolist() == [0, 1, 2, 3, 4]
+    assert groups["constant_data"]["k"].values.tolist() == ["a", "b"]
+    assert groups["constant_data"]["site"].values.tolist() == [0, 2, 4]
 
 
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")

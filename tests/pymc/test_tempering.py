@@ -259,3 +259,15 @@ def test_bad_input_is_named(temper, message):
 def test_only_models_are_tempered():
     with pytest.raises(TypeError, match=r"Expected a pymc\.Model, got 'function'"):
         inflate(normal, 2)
+
+
+def test_a_copy_holds_the_same_data_until_it_is_given_others():
+    with pm.Model() as model:
+        x = pm.Data("x", np.arange(3.0))
+        pm.Normal("y", pm.Normal("mu") * x, observed=np.zeros(3))
+    tempered = inflate(model, 2.0)
+    held = [each["x"].get_value(borrow=True) for each in (model, tempered)]
+    assert held[0] is held[1]
+    pm.set_data({"x": np.ones(3)}, model=tempered)
+    np.testing.assert_array_equal(model["x"].get_value(), np.arange(3.0))
+    np.testing.assert_array_equal(tempered["x"].get_value(), np.ones(3))
