@@ -34,7 +34,8 @@ def merge_rows(merged: Merged) -> Iterator[Row]:
     """Give what was merged, and from what."""
     maps, labels, parameters = merged.maps, merged.labels, merged.parameters.tolist()
     yield "Method", merged.method
-    yield "From", f"{merged.kind} sub-posteriors, {_powers(maps['power'].values)}"
+    powers = f", {_powers(maps['power'].values)}" if merged.kind == "inflated" else ""
+    yield "From", f"{merged.kind} sub-posteriors{powers}"
     yield "Batches", f"{len(labels)}: {brief(labels, MOST_NAMED)}"
     if "size" in maps and np.isfinite(maps["size"]).all():
         yield "Rows", f"{int(maps['size'].sum()):,}"

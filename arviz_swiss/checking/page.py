@@ -46,7 +46,8 @@ footer { margin-top: 2.5rem; color: #4c5660; font-size: .9rem; }
   li, tr, figure, .verdict { break-inside: avoid; }
   .pictures { display: block; }
   figure { margin-bottom: 8mm; }
-  img { max-height: 210mm; width: auto; }
+  img { max-width: 125mm; max-height: 200mm; width: auto; }
+  footer { margin-top: 4mm; }
 }
 """
 

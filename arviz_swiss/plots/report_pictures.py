@@ -107,11 +107,14 @@ def _plans(report: Report, merged: Merged) -> Iterator[Plan]:
 
 def _draw(plan: Plan, container: Any, group: str) -> Picture:
     """Draw one picture, dark on light whatever the style of its user."""
-    from matplotlib import pyplot, style
+    from matplotlib import pyplot, style, ticker
 
     with style.context("default"), drawing.at_most(plan.panels):
         collection = plan.function(container, group=group, backend="matplotlib", **plan.keywords)
         figure = collection.viz["figure"].item()
+        for axes in figure.axes:
+            if isinstance(locator := axes.xaxis.get_major_locator(), ticker.MaxNLocator):
+                locator.set_params(nbins=4)  # in narrow panels more would overlap
         content = io.BytesIO()
         figure.savefig(content, format="png", dpi=DOTS, bbox_inches="tight", facecolor="white")
         pyplot.close(figure)
