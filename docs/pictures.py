@@ -99,6 +99,9 @@ def main():
     # ArviZ's own probability is another on each stack.
     wide = {"figsize": (11, 3.9)}
     save(az_swiss.plot_maps(merged, ci_prob=0.9, figure_kwargs=wide), "swiss.png")
+    high = {"figsize": (4.0, 10.5)}  # for phones
+    below = az_swiss.plot_maps(merged, ci_prob=0.9, col_wrap=1, figure_kwargs=high)
+    save(below, "swiss_narrow.png")
     merged = az_swiss.merge(twenty_batches(), transforms={"sigma": "log"}, kind="inflated")
     save(az_swiss.plot_batches(merged, var_names="beta"), "plot_batches.png")
     save(az_swiss.plot_shift(merged, ci_prob=0.94), "plot_shift.png")

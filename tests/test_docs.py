@@ -21,7 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "notebooks" / "README.md"]
 PAGES += [ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 DOTTED = r"(az|arviz)_swiss(\.\w+)+"
 # Keywords of arviz-plots' PlotCollection, which plots hand on.
-COLLECTION = {"aes", "cols", "rows", "figure_kwargs"}
+COLLECTION = {"col_wrap", "aes", "cols", "rows", "figure_kwargs"}
 # What functions hand on: to a method, to a sampler, to merge.
 OPTIONS = {
     "merge": {"bandwidth"},

@@ -1,14 +1,16 @@
 """report(): the verdict on a merge in words."""
 
-import html
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from arviz_swiss.checking import page, pictures
 from arviz_swiss.checking.evidence import Evidence, Finding
 from arviz_swiss.checking.findings import (
     LARGE_ERROR,
@@ -20,11 +22,11 @@ from arviz_swiss.checking.findings import (
     remove_error,
 )
 from arviz_swiss.checking.statistics import draw_statistics
-from arviz_swiss.data import schema
+from arviz_swiss.data import files, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import brief
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.merging.records import CERTIFIED, describe_pilot
+from arviz_swiss.merging.records import CERTIFIED, NOT_CERTIFIED, describe_pilot
 
 NO_PROOF = "A pass is no proof: what all batches get wrong alike does not show here."
 # How many batches of one flag a report tells in full, and how many of the others it lists.
@@ -34,14 +36,16 @@ MOST_LISTED = 10
 
 @dataclass(frozen=True)
 class Report:
-    """The verdict on a merge: print it, or go through its findings.
+    """The verdict on a merge: print it, look at it, send it, or go through its findings.
 
-    Printed, the worst three batches of each flag are told in full, the others by name.
+    Printed, the verdict comes first, then the findings, then what was merged and how. The worst
+    three batches of each flag are told in full, the others by name. A notebook shows the same with
+    a table and pictures; `to_html` writes all of it into one file.
 
     Attributes
     ----------
     verdict : str
-        What was merged, and how many batches are in doubt.
+        Certified or not, or whether the batches agree or how many are in doubt.
     findings : tuple of Finding
         All that speaks against the merge, each with `flag`, `batches`, `what` and `remedy`; of
         each flag the worst batch comes first.
@@ -70,31 +74,135 @@ class Report:
         posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
     status : str or None
         What `certify` said: "certified", "usable" or "not certified"; None if it was not asked.
+    notes : tuple of str
+        What was merged, how it was sampled and refined, and what is not in the merged object.
+    merged : InferenceData, DataTree or path
+        What the report is of, for tables and pictures: the object itself and no copy, or the path
+        of its file, which is read again when it is needed.
+    group : str
+        The group that holds its draws.
     """
 
     verdict: str
     findings: tuple[Finding, ...]
     statistics: xr.Dataset = field(compare=False)
     status: str | None = None
+    notes: tuple[str, ...] = ()
+    merged: Container | str | None = field(default=None, compare=False)
+    group: str = field(default="posterior", compare=False)
 
     @property
     def is_in_doubt(self) -> bool:
         """Whether something speaks against the merge, and no certificate for it."""
         return bool(self.findings) and self.status != CERTIFIED
 
+    @property
+    def headline(self) -> str:
+        """The verdict in a word or two."""
+        if self.status is not None:
+            return self.status.capitalize()
+        return "In doubt" if self.findings else "Nothing found against it"
+
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(f"- {finding}" for finding in _shortened(self.findings))])
+        findings = (f"- {finding}" for finding in _shortened(self.findings))
+        return "\n".join([self.verdict, *findings, *self.notes])
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        verdict = html.escape(self.verdict).replace("\n", "<br>")
-        items = "".join(
-            f"<li>{html.escape(f.what)}<br><b>What to do:</b> {html.escape(f.remedy)}</li>"
-            for f in _shortened(self.findings)
+        findings = list(_shortened(self.findings))
+        try:
+            merged = self._open()
+        except (OSError, ValueError) as error:
+            # what was found is still true of the file that was
+            return page.write_fragment(self.verdict, findings, [*self.notes, str(error)])
+        shown = pictures.draw_pictures(self, merged, key_only=True)
+        return page.write_fragment(self.verdict, findings, self.notes, merged, shown)
+
+    def to_html(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the report into one HTML file, which needs no other: one to send, or to print.
+
+        It has the verdict, all findings with their remedies, what was merged and from what, the
+        pictures, the time of each stage where `sample` recorded it, settings and versions. Pictures
+        are in the file itself; without arviz-plots and Matplotlib (``arviz-swiss[plots]``) the file
+        says so in a line instead.
+
+        Parameters
+        ----------
+        path : path
+            The file to write, whose name ends in .html.
+        overwrite : bool, default False
+            Replace a file that is there.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        FileExistsError
+            If there is such a file, unless it may be overwritten.
+        ValueError
+            If the name does not end in .html, or the file that was reported on is of another merge
+            by now.
+        OSError
+            If it cannot be written; then there is no part of it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import arviz_swiss as az_swiss
+        >>> rng = np.random.default_rng(0)
+        >>> batches = [{"mu": rng.normal(mean, 1, size=(4, 500))} for mean in (-1, 0, 1)]
+        >>> verdict = az_swiss.report(az_swiss.merge(batches, kind="inflated"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     verdict.to_html(Path(folder) / "report.html").name
+        'report.html'
+        """
+        target = _checked_target(path, overwrite)
+        merged = self._open()
+        findings = list(_shortened(self.findings))
+        shown = pictures.draw_pictures(self, merged)
+        look = "good" if not self.is_in_doubt else "bad" if self.status == NOT_CERTIFIED else "odd"
+        text = page.write_page(
+            page.Told(self.headline, look, self.verdict, findings, self.notes), merged, shown
         )
-        return f"<p>{verdict}</p><ul>{items}</ul>" if items else f"<p>{verdict}</p>"
+        files.write_bytes(target, text.encode())
+        return target
+
+    def _open(self) -> Merged:
+        """Return the merged object; refuse what is not the one that the report is of."""
+        if self.merged is None:
+            raise ValueError("this report knows no merged object: call report(merged).")
+        merged = open_merged(self.merged, self.group)
+        try:
+            check_report(self, merged)
+        except ValueError as error:
+            raise ValueError(
+                "what was reported on is another merge by now: call report(merged) again."
+            ) from error
+        return merged
+
+
+def _checked_target(path: Any, overwrite: bool) -> Path:
+    """Return where to write a page; refuse what cannot or shall not be written."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"path must be the name of a file, got {type(path).__name__}.")
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(
+            f"path={os.fspath(path)!r}: a report is written as HTML, so its name must end in "
+            f'.html: "{target.stem or "report"}.html".'
+        )
+    if target.is_dir():
+        raise ValueError(f"{target} is a folder: name a file.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} is there already: pass overwrite=True, or another name.")
+    return target
 
 
 def _shortened(findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -125,9 +233,10 @@ def report(merged: Container | str | PathLike[str], *, group: str = "posterior")
     Returns
     -------
     Report
-        Prints as text. Its `findings` hold the batches concerned, what is wrong, and the remedy;
-        its `statistics` the numbers: R-hat, effective sizes, shapes, ... of every batch. `summary`
-        and `plot_shift` take it as ``report=``.
+        Prints as text, and shows a table and pictures in a notebook; its method `to_html` writes a
+        file to send. Its `findings` hold the batches concerned, what is wrong, and the remedy; its
+        `statistics` the numbers: R-hat, effective sizes, shapes, ... of every batch. `summary` and
+        `plot_shift` take it as ``report=``.
 
     Raises
     ------
@@ -152,7 +261,8 @@ def report(merged: Container | str | PathLike[str], *, group: str = "posterior")
     >>> print(verdict.findings[0].what)
     b7 did not converge: R-hat is 1.12 in mu.
     """
-    return judge(open_merged(merged, group))
+    own = os.path.abspath(merged) if isinstance(merged, str | PathLike) else merged
+    return replace(judge(open_merged(merged, group)), merged=own, group=group)
 
 
 def judge(merged: Merged) -> Report:
@@ -160,21 +270,25 @@ def judge(merged: Merged) -> Report:
     statistics = draw_statistics(merged)
     findings = tuple(find_all(merged, statistics))
     evidence = Evidence(merged, statistics)
-    lines = [_certified(merged), _rival(merged), _merged_what(merged)]
-    lines.append(_in_doubt(evidence, findings))
+    verdict = [_certified(merged)]
+    notes = [_rival(merged), _merged_what(merged)]
+    # of a certified merge that nothing speaks against, that the batches agree is an aside
+    is_aside = evidence.is_certified and not findings
+    (notes if is_aside else verdict).append(_in_doubt(evidence, findings))
+    if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
+        expected = describe_error(error)
+        verdict.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
     if merged.is_redrawn:
-        lines.append(_redrawn(merged))
+        notes.append(_redrawn(merged))
     elif not merged.is_moved:
-        lines.append(
+        notes.append(
             "Convergence and shape of the batches were not looked at, since these draws were newly "
             'made: see report(merge(idatas, method="swiss")) too.'
         )
-    if NOTED_ERROR <= (error := expected_error(evidence)) < LARGE_ERROR:
-        expected = describe_error(error)
-        lines.append(f"{expected[:1].upper()}{expected[1:]} What helps: {remove_error(merged)}")
-    lines += [merged.refinement.describe(), *_of_run(merged), *_lacking(merged)]
+    notes += [merged.refinement.describe(), *_of_run(merged), *_lacking(merged)]
     status = None if merged.certificate is None else merged.certificate.verdict.status
-    return Report("\n".join(line for line in lines if line), findings, statistics, status)
+    text = "\n".join(line for line in verdict if line)
+    return Report(text, findings, statistics, status, tuple(line for line in notes if line))
 
 
 def check_report(report: Any, merged: Merged) -> Report:
@@ -287,7 +401,8 @@ def _in_doubt(evidence: Evidence, findings: tuple[Finding, ...]) -> str:
         return "No single batch is in doubt, but the merge as a whole is."
     if len(labels) == 1:
         return f"One batch has no other to agree with. {_unproven(merged)}".strip()
-    is_approved = expected_error(evidence) < NOTED_ERROR
+    # a certificate has said it by then
+    is_approved = expected_error(evidence) < NOTED_ERROR and not evidence.is_certified
     q, degrees, pvalue = (float(evidence.values(name)) for name in ("q", "q_df", "q_pvalue"))
     return (
         f"{'Nothing speaks against this merge: the' if is_approved else 'The'} batches agree "

@@ -14,6 +14,7 @@ from arviz_swiss.cli.files import (
     check_inputs,
     check_netcdf,
     check_output,
+    check_page,
     check_store,
     load_function,
     save,
@@ -91,7 +92,14 @@ def run_apply(args: argparse.Namespace) -> Outcome:
 def run_report(args: argparse.Namespace) -> Outcome:
     """Say in words whether to trust a merge, and what to do."""
     check_inputs(args.merged)
+    if args.html is not None:
+        check_page(args.html, args.overwrite, inputs=[args.merged])
+    elif args.overwrite:
+        raise ValueError("--overwrite is of --html, which was not given.")
     verdict = az_swiss.report(args.merged, group=args.group)
+    if args.html is not None:
+        os.environ["MPLBACKEND"] = "Agg"  # there may be no screen
+        verdict.to_html(args.html, overwrite=args.overwrite)
     code = IN_DOUBT if args.strict and verdict.is_in_doubt else FINE
     if not args.json:
         return Outcome(str(verdict), code)
@@ -100,6 +108,7 @@ def run_report(args: argparse.Namespace) -> Outcome:
         "status": verdict.status,
         "verdict": verdict.verdict,
         "findings": [finding._asdict() for finding in verdict.findings],
+        "notes": verdict.notes,
     }
     return Outcome(json.dumps(fields, indent=2), code)
 

@@ -45,6 +45,13 @@ def check_output(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> Non
     _check_place(path, overwrite, inputs)
 
 
+def check_page(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse an HTML file that cannot or shall not be written, before any work is done for it."""
+    check_output(path, overwrite, inputs)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"output {str(path)!r} would be HTML: let its name end in .html.")
+
+
 def check_store(path: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
     """Refuse a zarr store that cannot or shall not be written, before any work is done for it."""
     from arviz_swiss.data import stores

@@ -33,6 +33,7 @@ Batches are called by what their files recorded (swiss_batch), else by the files
 REPORT = """\
 examples:
   arviz-swiss report merged.nc
+  arviz-swiss report merged.nc --html report.html
   arviz-swiss report merged.nc --strict || echo "in doubt"
   arviz-swiss report merged.nc --json | jq -r '.findings[].batches[]'
 """
@@ -199,6 +200,9 @@ def _add_measuring(parser: Parser) -> None:
 def _add_report(parser: Parser) -> None:
     _add_merged(parser)
     _add_group(parser)
+    help = "write it with tables and pictures into one file, too"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=help)
+    _add_overwrite(parser)
     parser.add_argument("--strict", action="store_true", help="exit with 1 if it is in doubt")
     parser.add_argument("--json", action="store_true", help="for programs")
 

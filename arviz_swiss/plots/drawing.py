@@ -6,7 +6,9 @@ Every picture is facets along one or two dimensions, and visuals drawn into them
 import importlib
 import importlib.util
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -29,6 +31,8 @@ DOT, CROSS = "C0", "C3"
 
 # Shown of many parameters when nobody chose any; of those chosen, as many as ArviZ draws.
 MOST_PARAMETERS = 12
+# Panels of parameters that nobody chose, where there is room for fewer.
+_room: ContextVar[int | None] = ContextVar("room", default=None)
 MOST_TICKS, MOST_BESIDE = 30, 10
 # Letters of a label that has others beside it.
 SHORT = 6
@@ -86,6 +90,16 @@ class Choice(NamedTuple):
     caption: str
 
 
+@contextmanager
+def at_most(panels: int) -> Iterator[None]:
+    """Have pictures show no more panels than these, of parameters that nobody chose."""
+    token = _room.set(panels)
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
 def choose(
     positions: np.ndarray,
     scores: np.ndarray,
@@ -101,7 +115,11 @@ def choose(
     as long as ArviZ would.
     """
     limit = containers.rc_param("plot.max_subplots") or len(positions) * panels
-    most = int(limit) // panels if is_selected else most
+    room = _room.get()
+    if is_selected:
+        most = int(limit) // panels
+    elif room is not None:
+        most = min(most, max(1, room // panels))
     if len(positions) <= most:
         return Choice(positions, "")
     scores = np.where(np.isfinite(scores), scores, -np.inf)
@@ -117,6 +135,11 @@ def chance_scatter(merged: Merged) -> np.ndarray:
     chance = maps["power"].values[:, None] * variances
     chance = chance - np.diag(maps["pooled_covariance"].values)
     return np.sqrt(np.maximum(chance, 0.0) * float(maps["stands_for"]))
+
+
+def forest_height(batches: int) -> float:
+    """Return how many inches a panel takes with a row for each batch."""
+    return float(np.clip(0.2 * batches, 1.5, 8.0)) + 0.6
 
 
 def beyond_chance(merged: Merged) -> np.ndarray:

@@ -126,12 +126,11 @@ def plot_shift(
     shown, caption = drawing.choose(positions, beyond, why, is_selected)
     doubted = _doubted(opened, report)
     data = _intervals(opened, shown, width)
-    height = float(np.clip(0.2 * len(opened.labels), 1.5, 8.0))
     made = drawing.begin(
         data[["mean"]],
         ["parameter"],
         names=VISUALS,
-        panel=(2.6, height + 0.6),
+        panel=(2.6, drawing.forest_height(len(opened.labels))),
         columns=4,
         plot_collection=plot_collection,
         backend=backend,

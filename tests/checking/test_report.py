@@ -35,7 +35,9 @@ def test_a_report_on_many_poor_batches_is_short_and_begins_with_the_worst():
     assert len(report.findings) == 40
     rhats = [float(f.what.partition("R-hat is ")[2].split()[0]) for f in report.findings]
     assert rhats == sorted(rhats, reverse=True)
-    lines = str(report).splitlines()[2:]
+    first, *lines, last = str(report).splitlines()
+    assert first.startswith("40 of 40 batches are in doubt")
+    assert last.startswith("40 batches, 1 parameter, merged")
     assert len(lines) == 4
     assert lines[:3] == [f"- {finding}" for finding in report.findings[:3]]
     others = [finding.batches[0] for finding in report.findings[3:]]
@@ -77,6 +79,10 @@ def test_a_report_holds_the_statistics_and_does_not_change_the_object():
     assert "rhat" not in merged["swiss_diagnostics"]
     assert float(report.statistics["rhat"].max()) < 1.05
     assert report == az_swiss.report(merged)
+    assert report.merged is merged
+    assert az_swiss.report(
+        az_swiss.merge(partition(np.random.default_rng(3)), kind="inflated")
+    ) != (report)
 
 
 def test_an_error_too_small_for_a_finding_is_worth_a_sentence():

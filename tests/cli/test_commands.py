@@ -115,6 +115,23 @@ def test_report_prints_the_report(folder):
     assert ran.stdout == f"{az_swiss.report(folder / 'merged.nc')}\n"
 
 
+def test_report_writes_a_page_too(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    page = tmp_path / "report.html"
+    ran = call(capsys, "report", "merged.nc", "--html", page)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    report = az_swiss.report(folder / "merged.nc")
+    assert ran.stdout == f"{report}\n"
+    written = page.read_text()
+    assert written == report.to_html(tmp_path / "other.html").read_text()
+    ran = call(capsys, "report", "merged.nc", "--html", page)
+    assert ran.returncode == 2 and "exists: name another" in ran.stderr
+    page.write_text("older")
+    ran = call(capsys, "report", "merged.nc", "--html", page, "--overwrite", "--json")
+    assert json.loads(ran.stdout)["notes"] == list(report.notes)
+    assert page.read_text() == written
+
+
 def test_a_strict_report_of_a_merge_in_doubt_says_so_by_its_code(
     folder, tmp_path, monkeypatch, capsys
 ):
@@ -131,6 +148,7 @@ def test_a_strict_report_of_a_merge_in_doubt_says_so_by_its_code(
     expected = az_swiss.report(tmp_path / "merged.nc")
     assert told["is_in_doubt"] and told["status"] is None
     assert told["verdict"] == expected.verdict
+    assert told["notes"] == list(expected.notes)
     assert told["findings"] == [
         {**finding._asdict(), "batches": list(finding.batches)} for finding in expected.findings
     ]

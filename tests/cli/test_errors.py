@@ -79,6 +79,15 @@ CASES = {
     "unknown variable": (["merge", *FILES, *OUT, "--var-names", "tau"], "no tau; .* are theta"),
     "a merged one": (["merge", *FILES, "merged.nc", *OUT], "is itself a merged posterior"),
     "not merged": (["report", "north.nc"], "not a merged object"),
+    "page as netCDF": (
+        ["report", "north.nc", "--html", "merged.nc", "--overwrite"],
+        "'merged.nc' would be HTML: let its name end in .html",
+    ),
+    "page an input": (
+        ["report", "merged.nc", "--html", "merged.nc", "--overwrite"],
+        "'merged.nc' is one of the inputs",
+    ),
+    "no page": (["report", "merged.nc", "--overwrite"], "--overwrite is of --html"),
     "report of moments": (["report", "moments.nc"], "not a merged object: moments, which holds"),
     "merge of moments": (["merge", "moments.nc", *OUT], "moments.nc holds moments, no draws"),
     "report of a plan": (["report", "plan.nc"], "not a merged object: a plan, which holds"),

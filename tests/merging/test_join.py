@@ -134,7 +134,7 @@ def test_the_report_says_what_was_left_out_and_why(to_container):
     computed = [{"y": np.zeros((2, 100, 5))}] * 2
     groups = merged_groups(to_container, [rows_of(np.zeros(5))] * 2, log_likelihood=computed)
     report = az_swiss.report(containers.build(groups))
-    *_, data, draws = report.verdict.splitlines()
+    *_, data, draws = report.notes
     assert data.startswith("Without observed_data/y: rows without labels of their own (dims=, ")
     assert draws == (
         "Without log_likelihood of the batches' own draws: compute anew from the merged ones."
