@@ -178,6 +178,7 @@ def figures_of(run, problem, reference, copies):
         "shift": float(np.abs(shifts / reference.shared.std(axis=(0, 1))).max()),
         "sd_low": float(ratios.min()),
         "sd_high": float(ratios.max()),
+        "sd_chance": sd_chance(shared, reference.shared),
         "effects": float(np.sqrt(np.mean(effect_shifts**2))),
         "effects_chance": float(np.sqrt(np.mean(1 / own))),
         "reference_chance": float(np.sqrt(np.mean(1 / reference.sizes))),
@@ -188,6 +189,20 @@ def figures_of(run, problem, reference, copies):
         "verdict": run.facts.get("verdict", "none"),
         "stages": run.facts.get("cpu_seconds", {}),
     }
+
+
+def sd_chance(shared, reference):
+    """Return two standard errors of the ratio of sds, of the parameter where it is largest.
+
+    Of a sample, that of the mean square over twice the square: long tails make it large.
+    """
+    squared_errors = 0.0
+    for draws in (shared, reference):
+        squares = (draws - draws.mean(axis=(0, 1))) ** 2
+        sizes = [statistics.effective_size(squares[..., k]) for k in range(squares.shape[-1])]
+        relative = squares.std(axis=(0, 1)) / squares.mean(axis=(0, 1))
+        squared_errors = squared_errors + (relative / 2) ** 2 / np.array(sizes)
+    return float(2 * np.sqrt(np.max(squared_errors)))
 
 
 def as_dataset(draws):
@@ -243,9 +258,10 @@ def print_checks(label, problem, whole, divided, first=None):
             (f"largest shift {divided['shift']:.3f} sds (at most .15)", divided["shift"] <= 0.15),
             effect_sds,
             (
-                f"not certified, or right (sds off by {sd_error:.3f}, IAD "
-                f"{divided['iad'] / divided['iad_chance']:.2f} floors)",
-                doubted or (near and alike and sd_error <= 0.03),
+                f"not certified, or right (sds off by {sd_error:.3f}, two standard errors "
+                f"{divided['sd_chance']:.3f}, IAD {divided['iad'] / divided['iad_chance']:.2f} "
+                "floors)",
+                doubted or (near and alike and sd_error <= max(0.03, divided["sd_chance"])),
             ),
         ]
     else:
