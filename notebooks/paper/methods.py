@@ -115,14 +115,18 @@ def score(merged: Any, reference: Any, **options: Any) -> dict[str, float]:
     return {column: float(measured[column]) for column in columns}
 
 
-def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int) -> list:
+def refine(
+    inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int, **options: Any
+) -> list:
     """Refine the SwISS merge by one and two rounds, and certify before and after.
+
+    `options` are those of the merge.
 
     Rows have the measures, and of the certificate `khat` and `moved`: by how many sds the weights
     move the mean that they move most.
     """
     quiet = {"random_seed": seed, "progressbar": False}
-    merged = merge(inflated, kind="inflated")
+    merged = merge(inflated, kind="inflated", **options)
     rows = []
     with warnings.catch_warnings():
         # That a merge is not certified is a figure of the table.
