@@ -345,7 +345,7 @@ def _as_groups(opened: Merged, space: Space, rows: np.ndarray, told: str) -> Gro
     kept = _typed(own, opened.draws, layout.names)
     posterior = dataset_from(kept, layout_of(opened.draws, layout.names), coords)
     computed = labelled(space, space.deterministics(own))
-    posterior = posterior.assign({name: computed[name] for name in computed})
+    posterior = posterior.assign({**_constants(opened.draws, shape), **computed})
     attrs = {k: v for k, v in opened.attrs.items() if not k.startswith(schema.PREFIX)}
     posterior.attrs = {**attrs, schema.RESAMPLED: told}
     groups = {opened.group: posterior}
@@ -353,6 +353,18 @@ def _as_groups(opened: Merged, space: Space, rows: np.ndarray, told: str) -> Gro
         moved = {name: images[name] for name in opened.transformed}
         groups[schema.unconstrained(opened.group)] = dataset_from(moved, layout, coords)
     return groups
+
+
+def _constants(draws: xr.Dataset, shape: tuple[int, int]) -> dict[str, xr.DataArray]:
+    """Return variables that are the same in all draws, of which none is a parameter."""
+    found = {}
+    for name, array in draws.data_vars.items():
+        first = array.isel(chain=0, draw=0, drop=True).drop_vars("batch", errors="ignore")
+        if not bool((array == first).all()):
+            continue
+        sizes = dict(zip(containers.SAMPLE_DIMS, shape, strict=True))
+        found[str(name)] = first.expand_dims(sizes).assign_attrs(array.attrs)
+    return found
 
 
 def _typed(
