@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from arviz_swiss.base import gaussian_process, hmc, weights
+from arviz_swiss.base import gaussian_process as processes
+from arviz_swiss.base import hmc, weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.gaussian_process import Sum, Surrogate
 from arviz_swiss.data.messages import warn
@@ -39,7 +40,7 @@ class Product(NamedTuple):
 
 
 @register("gaussian_process", expects="fractionated", makes="product", any_shape=True)
-def density_product(
+def gaussian_process(
     given: Given,
     draws: np.ndarray,
     log_densities: np.ndarray,
@@ -90,14 +91,12 @@ def density_product(
     for own, logs, share, label in zip(white, values, shares, labels, strict=True):
         chosen = _choose(own, points)
         _check_enough(label, chosen.size, parameters)
-        parts.append(gaussian_process.fit(own[chosen], share * logs[chosen]))
+        parts.append(processes.fit(own[chosen], share * logs[chosen]))
         near.append(parts[-1].residuals[-(chosen.size // 2) :])
     _check_theirs(parts, white, given, shares, labels)
     error = np.array([np.sqrt(np.mean(residuals**2)) for residuals in near])
     _warn_error(error, points, labels)
-    found, logs = _sample(
-        gaussian_process.add(parts), _reach(white), chains * length, parameters, rng
-    )
+    found, logs = _sample(processes.add(parts), _reach(white), chains * length, parameters, rng)
     made = given.pooled.mean + np.linalg.solve(factor.T, found.T).T
     return Product(made.reshape(chains, length, parameters), logs.reshape(chains, length), error)
 
@@ -116,7 +115,7 @@ def _choose(white: np.ndarray, count: int) -> np.ndarray:
 
 
 def _check_enough(label: str, count: int, parameters: int) -> None:
-    enough = 2 * gaussian_process.coefficients_of(parameters)
+    enough = 2 * processes.coefficients_of(parameters)
     if count < enough:
         raise ValueError(
             f'batch "{label}": {count} different draws to interpolate its log density between, for '
@@ -146,7 +145,7 @@ def _check_theirs(
         parts, white, given.moments, shares, labels, strict=True
     ):
         few = own[np.linspace(0, len(own) - 1, min(LOOKED_AT, len(own))).astype(int)]
-        _, scores = gaussian_process.add([part])(few)
+        _, scores = processes.add([part])(few)
         effective = max(min(moments.effective, len(few)), 2.0)
         products = -np.sum((few - few.mean(axis=0)) * scores, axis=1) / size / share
         width, error = products.mean(), products.std() / np.sqrt(effective)

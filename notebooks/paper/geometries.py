@@ -205,12 +205,22 @@ def compare_own(target: str, repetition: int, setting: Setting) -> list[dict]:
     with np.errstate(over="ignore"):
         rows += methods.refine(inflated, parts, reference, repetition, **options)
     rows += [
-        {"method": name, **methods.score(made, reference)}
+        {"method": name, **score(made, reference)}
         for name, made in by_densities(
             target, inflated, fractionated, parts, setting, repetition
         ).items()
     ]
     return rows
+
+
+def score(made: Any, reference: dict) -> dict[str, float]:
+    """Return the measures, also where weights leave one draw alone, which has no density."""
+    rows = _values(made).reshape(-1, reference["theta"].shape[-1])
+    if np.ptp(rows, axis=0).any():
+        return methods.score(made, reference)
+    whole = reference["theta"].reshape(-1, rows.shape[1])
+    factor = np.linalg.cholesky(np.linalg.inv(np.atleast_2d(np.cov(whole.T))))
+    return {"mahalanobis": float(np.linalg.norm((rows[0] - whole.mean(axis=0)) @ factor)), "iad": 1}
 
 
 def by_densities(
