@@ -86,8 +86,8 @@ def all_terms(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -> 
     """Return the log densities that make up the full posterior's, minus infinity where none is."""
     requests = {label: [Request("log_likelihood", points, anywhere=True)] for label in labels}
     for position, label in enumerate(labels):
-        probes = points if position == 0 else points[:PROBES]
-        requests[label].append(Request("log_prior", probes, anywhere=True))
+        where = points if position == 0 else points[:PROBES]
+        requests[label].append(Request("log_prior", where, anywhere=True))
     answers = evaluate(requests)
     prior = answers[labels[0]][1]
     for label in labels[1:]:

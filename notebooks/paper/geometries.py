@@ -205,22 +205,12 @@ def compare_own(target: str, repetition: int, setting: Setting) -> list[dict]:
     with np.errstate(over="ignore"):
         rows += methods.refine(inflated, parts, reference, repetition, **options)
     rows += [
-        {"method": name, **score(made, reference)}
+        {"method": name, **methods.score(made, reference)}
         for name, made in by_densities(
             target, inflated, fractionated, parts, setting, repetition
         ).items()
     ]
     return rows
-
-
-def score(made: Any, reference: dict) -> dict[str, float]:
-    """Return the measures, also where weights leave one draw alone, which has no density."""
-    rows = _values(made).reshape(-1, reference["theta"].shape[-1])
-    if np.ptp(rows, axis=0).any():
-        return methods.score(made, reference)
-    whole = reference["theta"].reshape(-1, rows.shape[1])
-    factor = np.linalg.cholesky(np.linalg.inv(np.atleast_2d(np.cov(whole.T))))
-    return {"mahalanobis": float(np.linalg.norm((rows[0] - whole.mean(axis=0)) @ factor)), "iad": 1}
 
 
 def by_densities(
@@ -461,7 +451,8 @@ def own_parts(rows: pd.DataFrame, file_name: str) -> list[str]:
             """Refined rows are two rounds of `refine` at most, and the weights of `certify` after
             them. The Gaussian-process product is made of fractionated batches and their log
             densities; the last two rows weigh the batches' own draws by `reweigh`, without and
-            with draws of the Gaussian at the mode."""
+            with draws of the Gaussian at the mode. Where weights leave one draw alone, its IAD
+            counts as 1, and its Mahalanobis distance is left out."""
         ),
     ]
 

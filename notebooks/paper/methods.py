@@ -109,8 +109,17 @@ def merge(idatas: Sequence[Any], method: str = "swiss", **options: Any) -> Any:
 
 
 def score(merged: Any, reference: Any, **options: Any) -> dict[str, float]:
-    """Return the paper's three measures, each with its noise floor."""
-    measured = az_swiss.discrepancy(merged, reference, **options)
+    """Return the paper's three measures, each with its noise floor.
+
+    Where weights have left one draw alone, which has neither sds nor a density, only that it is as
+    far off as can be.
+    """
+    try:
+        measured = az_swiss.discrepancy(merged, reference, **options)
+    except ValueError as error:
+        if "is constant" not in str(error):
+            raise
+        return {"iad": 1.0}
     columns = [*results.MEASURES, *(f"{name}_floor" for name in results.MEASURES)]
     return {column: float(measured[column]) for column in columns}
 
