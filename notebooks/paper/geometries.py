@@ -438,10 +438,12 @@ def own_parts(rows: pd.DataFrame, file_name: str) -> list[str]:
             Contours hold 10, 50 and 90% of the draws.""",
         ),
         text(
-            """**No method that sees moments alone finds these posteriors: SwISS keeps a shape that
-            is not the target's, and the paper's figure, where it is, cannot show that.** What sees
-            densities finds them: the product of Gaussian processes, importance weights, and for the
-            skewed target two rounds of refine."""
+            """**Where batches differ, SwISS finds neither posterior, nor does any other method that sees moments
+            alone; the paper's figure, whose batches are all the target, cannot show that.** Weights of
+            the batches' own draws find both, best with Laplace draws among them. So does the product of
+            Gaussian processes, but for curved batches whose draws do not reach the product, of
+            which it warns. Kernels come near. `refine`, which sees the posterior as a Gaussian,
+            mends the skewed target and not the curved one."""
         ),
         "Integrated absolute distance:",
         results.markdown(table(rows, "iad", OWN_DATA, names)),
