@@ -438,12 +438,13 @@ def own_parts(rows: pd.DataFrame, file_name: str) -> list[str]:
             Contours hold 10, 50 and 90% of the draws.""",
         ),
         text(
-            """**Where batches differ, SwISS finds neither posterior, nor does any other method that sees moments
-            alone; the paper's figure, whose batches are all the target, cannot show that.** Weights of
-            the batches' own draws find both, best with Laplace draws among them. So does the product of
-            Gaussian processes, but for curved batches whose draws do not reach the product, of
-            which it warns. Kernels come near. `refine`, which sees the posterior as a Gaussian,
-            mends the skewed target and not the curved one."""
+            """**Where batches differ, SwISS finds neither posterior, nor does any other method that
+            sees moments alone; the paper's figure, whose batches are all the target, cannot show
+            that.** Weights of the batches' own draws find both, best with Laplace draws among them.
+            So does the product of Gaussian processes, but for some repetitions of the curved
+            target, where it extrapolates one batch's density. Kernels come near the skewed target.
+            `refine`, which sees the posterior as a Gaussian, mends the skewed target and not the
+            curved one."""
         ),
         "Integrated absolute distance:",
         results.markdown(table(rows, "iad", OWN_DATA, names)),
