@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from arviz_swiss.checking.report import report
     from arviz_swiss.checking.summary import summary
     from arviz_swiss.correcting.certify import certify
+    from arviz_swiss.correcting.log_densities import log_densities
     from arviz_swiss.correcting.refine import refine
     from arviz_swiss.correcting.resample import resample
+    from arviz_swiss.correcting.reweigh import reweigh
     from arviz_swiss.data.messages import MergeWarning
     from arviz_swiss.merging.merge import merge
     from arviz_swiss.merging.moments import moments
@@ -64,6 +66,8 @@ __all__ = [
     "refine",
     "certify",
     "resample",
+    "reweigh",
+    "log_densities",
     # warnings
     "MergeWarning",
 ]
@@ -94,6 +98,8 @@ _HOMES = {
     "refine": "correcting.refine",
     "certify": "correcting.certify",
     "resample": "correcting.resample",
+    "reweigh": "correcting.reweigh",
+    "log_densities": "correcting.log_densities",
     "MergeWarning": "data.messages",
 }
 

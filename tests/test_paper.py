@@ -194,6 +194,32 @@ def test_targets_are_reproducible_and_their_roots_are_what_they_say(target):
     assert (root.std(axis=0) > plain.std(axis=0)).all()
 
 
+@pytest.mark.parametrize("target", geometries.OWN_DATA)
+def test_batches_of_own_data_make_up_the_whole_and_draws_are_of_their_densities(target):
+    rng = np.random.default_rng(2)
+    parts, whole = geometries.divide(target, 10, rng)
+    points = rng.normal(size=(50, 1 if target == "bernoulli" else 2))
+    both = [sum(part.log_likelihood(points) for part in parts), whole.log_likelihood(points)]
+    np.testing.assert_allclose(np.ptp(both[0] - both[1]), 0, atol=1e-9)
+    # a density's score has mean zero over its draws, in units of the noise
+    for part, power, prior_power in ((parts[0], 10, 1.0), (whole, 1, 1.0), (parts[1], 1, 0.1)):
+        draws = part.draw(power, prior_power, (20_000,), rng)
+        points = np.log(draws / (1 - draws)) if target == "bernoulli" else draws
+        scores = power * part.grad_log_likelihood(points) + prior_power * part.grad_log_prior(
+            points
+        )
+        assert np.abs(scores.mean(axis=0) / scores.std(axis=0)).max() < 4 / np.sqrt(20_000)
+    for density in (parts[0], whole):
+        steps = 1e-6 * np.eye(points.shape[1])
+        slopes = [
+            (density.log_likelihood(points[:9] + step) - density.log_likelihood(points[:9] - step))
+            for step in steps
+        ]
+        np.testing.assert_allclose(
+            np.array(slopes).T / 2e-6, density.grad_log_likelihood(points[:9]), rtol=1e-4, atol=1e-4
+        )
+
+
 def test_root_of_two_modes_against_quadrature():
     power = 0.1
     draws = geometries.draw("bimodal", power, (40_000,), np.random.default_rng(1))

@@ -39,7 +39,7 @@ def compare_methods(
         Draws of the full posterior.
     methods : iterable of str, or mapping of str to dict, optional
         Which methods; a mapping gives each one's own options. When absent, all that can merge these
-        batches; a warning names the others.
+        batches by their draws alone; a warning names the others.
     fractionated : sequence, or mapping of label to batch, optional
         The same batches as "fractionated" sub-posteriors, for the methods that are made for those.
         Without them every method gets `idatas`, rescaled where it needs the other kind.
@@ -124,7 +124,7 @@ def compare_methods(
 
 def _options_by_method(methods: Any) -> dict[str, Mapping[str, Any]]:
     if methods is None:
-        return {name: {} for name in METHODS}
+        return {name: {} for name, each in METHODS.items() if each.makes != "product"}
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Iterable):

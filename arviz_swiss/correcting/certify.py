@@ -15,8 +15,15 @@ from arviz_swiss.correcting.batch_model import opened as here
 from arviz_swiss.correcting.belonging import check_all_there, check_draws
 from arviz_swiss.correcting.certificate import FEWEST, Thinned, build_certificate
 from arviz_swiss.correcting.certify_local import certify_tilted
+from arviz_swiss.correcting.certify_product import certify_product, has_product
 from arviz_swiss.correcting.certify_redrawn import certify_redrawn
-from arviz_swiss.correcting.densities import JointSpace, Source, batch_densities, space_for_models
+from arviz_swiss.correcting.densities import (
+    JointSpace,
+    Source,
+    batch_densities,
+    space_for_models,
+    summed_densities,
+)
 from arviz_swiss.correcting.evaluation import Evaluate, Moved, evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
 from arviz_swiss.correcting.pilot import PilotDraws, draw_pilot
@@ -57,10 +64,12 @@ def certify(
     Parameters
     ----------
     merged : InferenceData or DataTree, or the path of its file
-        As `merge` or `refine` returned it, by a method that moves the batches' draws.
+        As `merge` or `refine` returned it, by a method that moves the batches' draws or by
+        "gaussian_process".
     densities : sequence, or mapping of batch label to density
         One a batch, as `refine` takes them: merged draws are weighed by what each batch was sampled
-        from, which a density of all the data does not tell. Where batches have variables of their
+        from, which a density of all the data does not tell, unless they are of Gaussian
+        processes, whose density is recorded with them. Where batches have variables of their
         own, the PyMC model of each.
     build, data, groups, stratify, folder : optional
         Instead of `densities`, as in `refine`.
@@ -184,7 +193,7 @@ def certify(
     check_all_there(opened)
     if opened.is_redrawn:
         check_draws(opened)
-    else:
+    elif not has_product(opened):
         opened.require_moved(
             'their density is not known, so they cannot be certified. Merge with method="swiss".'
         )
@@ -196,7 +205,8 @@ def certify(
     with Source(densities, build, data, groups, stratify, folder).reading(
         opened, progressbar
     ) as source:
-        matched = batch_densities(opened, source)
+        find = summed_densities if has_product(opened) else batch_densities
+        matched = find(opened, source)
         space = _joint_space(opened, matched) if is_local else space_for_models(opened)
         with (
             progress(len(matched), "Certifying", progressbar) as bar,
@@ -204,6 +214,8 @@ def certify(
         ):
             if opened.is_redrawn:
                 certificate = certify_redrawn(opened, evaluate, draws, rng)
+            elif has_product(opened):
+                certificate = certify_product(opened, evaluate, list(matched), draws, rng)
             elif is_local:
                 thinned = _thin(opened, draws, rng, every_chain=True)
                 certificate = certify_tilted(opened, evaluate, thinned, rng)

@@ -70,6 +70,32 @@ def _check_inside(points: np.ndarray, log_priors: np.ndarray, parameters: Iterab
         )
 
 
+class Terms(NamedTuple):
+    """Log densities of the prior, (points,), and of each likelihood, (batch, points)."""
+
+    prior: np.ndarray
+    likelihoods: np.ndarray
+
+    @property
+    def full(self) -> np.ndarray:
+        """The full posterior's."""
+        return self.prior + self.likelihoods.sum(axis=0)
+
+
+def all_terms(evaluate: Evaluate, labels: Sequence[str], points: np.ndarray) -> Terms:
+    """Return the log densities that make up the full posterior's, minus infinity where none is."""
+    requests = {label: [Request("log_likelihood", points, anywhere=True)] for label in labels}
+    for position, label in enumerate(labels):
+        where = points if position == 0 else points[:PROBES]
+        requests[label].append(Request("log_prior", where, anywhere=True))
+    answers = evaluate(requests)
+    prior = answers[labels[0]][1]
+    for label in labels[1:]:
+        probes = prior[:PROBES], answers[label][1]
+        check_same_prior(labels[0], label, *map(_relative, probes))
+    return Terms(prior, np.array([answers[label][0] for label in labels]))
+
+
 class LogDensities(NamedTuple):
     """Log densities of the full posterior, (draws,), and of the draws' sources, (source, draws).
 

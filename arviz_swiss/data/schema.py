@@ -16,6 +16,8 @@ LOCAL_MAPS = "swiss_local"
 CERTIFICATE = "swiss_certificate"
 SITES = "swiss_sites"
 REDRAWN = "swiss_redrawn"
+PRODUCT = "swiss_product"
+REWEIGHED = "swiss_reweighed"
 PILOT = "swiss_pilot"
 RUN = "swiss_run"
 UNCONSTRAINED = "unconstrained_"
@@ -163,6 +165,8 @@ GROUPS = {
     LOCAL_MAPS: "How variables of one batch alone were moved, and whose each element is.",
     SITES: "What each batch says of the shared parameters, where `refine` sampled batches anew.",
     REDRAWN: "Of draws that `refine` made anew by the exact density of the shared parameters.",
+    PRODUCT: "Of draws by Gaussian processes: the density that they are of, and its error.",
+    REWEIGHED: "How good the weights were by which `reweigh` drew.",
     PILOT: "The Gaussian that `sample` began with, in the space of the merge.",
     RUN: "How `sample` went: what it chose, and how long its stages took.",
     CERTIFICATE: "Weights of the draws against the full posterior, and the verdict.",
@@ -284,6 +288,18 @@ VARIABLES = {
         "effective_size": "Equally weighted draws that the weighted ones were worth.",
         "proposed": "How many were weighed.",
         "reshaped": "Parameters whose posterior is far from Gaussian.",
+    },
+    PRODUCT: {
+        "log_density": "Log density of the interpolated product at each draw, up to a constant.",
+        "fit_error": "What the batch's log density is off by near the product, root mean square.",
+    },
+    REWEIGHED: {
+        "khat": "Pareto k-hat of the weights.",
+        "effective_size": "Equally weighted draws that the weighed ones are worth.",
+        "weighed": "How many were weighed.",
+        "laplace": "How many of them are of the Gaussian at the mode.",
+        "laplace_share": "The share of the weights that these have.",
+        "overlap_error": "Error of the log weights from how little the sources overlap.",
     },
     PILOT: {
         "mean": "Mean of the Gaussian.",

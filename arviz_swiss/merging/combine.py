@@ -42,6 +42,8 @@ def variance_factors(method: Method, powers: Powers) -> np.ndarray | None:
             f"the prior, which would count {1 - powers.missing_prior:.4g} times instead of once. "
             'Use method="swiss" or "gaussian", or sample "fractionated" or "inflated" batches.'
         )
+    if method.makes == "product":
+        return None  # log densities are divided by the powers, and draws stay where they are
     factors = powers.prior if method.expects == "inflated" else powers.likelihood
     return None if np.allclose(factors, 1.0, rtol=1e-12) else factors
 
@@ -149,7 +151,7 @@ def move_batches(
 
 def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
     """Add the images of all batches' draws, with one batch in memory at a time."""
-    chains, length = _common_sizes(batches)
+    chains, length = common_sizes(batches)
     made = np.zeros((chains * length, frame.layout.size))
     for batch, affine in zip(batches, maps, strict=True):
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
@@ -171,19 +173,31 @@ def make_draws(
 
     `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
-    chains, length = _common_sizes(batches)
+    rows = common_rows(batches, frame)
+    if factors is not None:
+        for own, moment, factor in zip(rows, moments, factors, strict=True):
+            own -= moment.mean
+            own *= np.sqrt(factor)
+            own += moment.mean
+    return with_constants(combine(draws=rows), batches, frame)
+
+
+def common_rows(batches: Sequence[Batch], frame: Frame) -> np.ndarray:
+    """Return (batch, chain, draw, parameter) draws, as many as the smallest batch has of each."""
+    chains, length = common_sizes(batches)
     rows = np.empty((len(batches), chains, length, frame.free.size))
     for position, batch in enumerate(batches):
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
         flat = gather_all(as_rows(arrays, frame.layout), frame.layout)
         rows[position] = flat[:, frame.free].reshape(rows.shape[1:])
-        if factors is not None:
-            rows[position] -= moments[position].mean
-            rows[position] *= np.sqrt(factors[position])
-            rows[position] += moments[position].mean
-    made = np.empty((chains, length, frame.layout.size))
+    return rows
+
+
+def with_constants(free: np.ndarray, batches: Sequence[Batch], frame: Frame) -> Draws:
+    """Return new draws of the parameters that vary, with those that do not, by variable."""
+    made = np.empty((*free.shape[:2], frame.layout.size))
     made[...] = frame.constants
-    made[..., frame.free] = combine(draws=rows)
+    made[..., frame.free] = free
     return _new_draws(made, batches, frame)
 
 
@@ -194,10 +208,10 @@ def take_draws(batch: Batch, frame: Frame) -> Draws:
     return _new_draws(rows.reshape(*batch.sizes, -1), [batch], frame)
 
 
-def _common_sizes(batches: Sequence[Batch]) -> tuple[int, int]:
-    """Return the numbers of chains and draws that all batches have."""
+def common_sizes(batches: Sequence[Batch], quiet: bool = False) -> tuple[int, int]:
+    """Return the numbers of chains and draws that all batches have; say so where others differ."""
     chains, length = (min(sizes) for sizes in zip(*(b.sizes for b in batches), strict=True))
-    if any(batch.sizes != (chains, length) for batch in batches):
+    if not quiet and any(batch.sizes != (chains, length) for batch in batches):
         warn(
             "the batches differ in their numbers of chains or draws: moments use all draws, the "
             f"new draws are made of the first {chains} chains and the first {length} draws of each."

@@ -93,8 +93,9 @@ def in_order(groups: Groups, group: str) -> Groups:
             )
         alike = _same_draws(groups[moved], draws, moved)
         ordered[moved] = _ordered(alike, maps, schema.UNCONSTRAINED_ELEMENT, moved)
-    if schema.REDRAWN in groups:
-        ordered[schema.REDRAWN] = _same_draws(groups[schema.REDRAWN], draws, schema.REDRAWN)
+    for name in (schema.REDRAWN, schema.PRODUCT):
+        if name in groups:
+            ordered[name] = _same_draws(groups[name], draws, name)
     stats = ordered.pop(schema.SAMPLE_STATS, None)
     if stats is not None:
         with contextlib.suppress(ValueError):

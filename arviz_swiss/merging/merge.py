@@ -33,6 +33,7 @@ from arviz_swiss.merging.models import coords_of, free_variables, plain_model
 from arviz_swiss.merging.origin import fingerprint_draws, join_observed, observed_by
 from arviz_swiss.merging.other_groups import find_beside, pack_part
 from arviz_swiss.merging.powers import Powers, find_priors
+from arviz_swiss.merging.product import check_wanted, find_log_densities, make_product
 from arviz_swiss.merging.shared_steps import (
     Flat,
     Summary,
@@ -61,6 +62,7 @@ def merge(
     group: str = "posterior",
     covariance: str | Callable = "sample",
     model: Any = None,
+    log_densities: Sequence[Any] | Mapping[str, Any] | None = None,
     random_seed: int | np.random.Generator | None = None,
     into: str | os.PathLike | None = None,
     overwrite: bool = False,
@@ -80,8 +82,9 @@ def merge(
         file, else b0, b1, ...
     method : str, default "swiss"
         How to merge. "swiss", "recentre", "location_scatter" and "pool" move each batch's draws;
-        "consensus", "average", "quantile", "median", "gaussian", "barycenter", "semiparametric" and
-        "nonparametric" make new ones, as many as one batch has. Given draws of the kind that the
+        "consensus", "average", "quantile", "median", "gaussian", "barycenter", "semiparametric",
+        "nonparametric" and "gaussian_process" make new ones, as many as one batch has; the last one
+        of log densities too, for up to 12 parameters. Given draws of the kind that the
         method is not made for, it takes them rescaled about their batch mean by the square root of
         the power (exact for Gaussian sub-posteriors), and the attribute `swiss_rescaled` says so.
     kind : {"inflated", "fractionated", "full_prior"}, optional
@@ -123,6 +126,11 @@ def merge(
         batches have no groups of their own, that of any batch will do. Draws are merged in the
         model's unconstrained space and mapped back, and its deterministics are computed from the
         merged draws.
+    log_densities : sequence, or mapping of label to array, optional
+        For "gaussian_process" alone: of each batch, the log density that it was sampled from at its
+        (chain, draw) draws, up to a constant, in the space of the merge, as `log_densities` returns
+        them. When absent, the statistic `lp` or `logp` of the batch's `sample_stats`: samplers
+        record it in unconstrained space, so merge there, with `model` or `transforms`.
     random_seed : int or Generator, optional
         Seed of methods that draw random numbers; SwISS does not.
     into : str or path, optional
@@ -133,7 +141,8 @@ def merge(
         else is ever replaced, nor a store that is being merged.
     **options
         Options of the method: `bandwidth` and `standardise` of "semiparametric", "nonparametric"
-        and "median", `sweeps` of the first two, `landmarks` of "median"; see `arviz_swiss.methods`.
+        and "median", `sweeps` of the first two, `landmarks` of "median", `points` of
+        "gaussian_process"; see `arviz_swiss.methods`.
 
     Returns
     -------
@@ -168,8 +177,8 @@ def merge(
         When the kind is only guessed or the batches do not look like it; when batches disagree,
         are strongly skewed, divergent or not converged; when draws are few, also for
         ``covariance="shrunk"``, or batches have different numbers of them; when variables are left
-        out, or the order of groups is not known; and when a method by kernels has not found the
-        product of its estimates.
+        out, or the order of groups is not known; and when a method by kernels or Gaussian
+        processes has not found the product of its estimates.
 
     See Also
     --------
@@ -208,6 +217,7 @@ def merge(
     """
     recipe = methods.find(method)
     methods.check_options(recipe, options, list(inspect.signature(merge).parameters))
+    check_wanted(recipe, log_densities)
     check_covariance(covariance)
     rng = generator(random_seed)
     model = plain_model(model, "model")
@@ -238,6 +248,10 @@ def merge(
         elif recipe.makes == "terms":
             terms = combine.rescaled_maps(recipe.combine(given, **options), factors)
             draws = combine.sum_batches(matched.batches, flat.frame, terms)
+        elif recipe.makes == "product":
+            known = find_log_densities(flat, log_densities)
+            make = partial(recipe.combine, given, rng=rng, **options)
+            draws, settled[schema.PRODUCT] = make_product(flat, chosen.powers, known, make)
         else:
             make = partial(recipe.combine, given, rng=rng, **options)
             draws = make_all(flat, summary, factors, make)

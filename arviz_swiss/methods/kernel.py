@@ -6,6 +6,7 @@ the bandwidth shrinks ("anneals").
 """
 
 import numpy as np
+from scipy.special import softmax
 
 from arviz_swiss.base import linalg
 from arviz_swiss.base.counts import check_count
@@ -19,6 +20,9 @@ FEWEST_USED = 10
 FEWEST_EFFECTIVE = 25
 # From the product of the Gaussians, in its sds and as a factor: nothing that few draws could say.
 NOTABLE_SHIFT, NOTABLE_WIDTH = 0.25, 1.25
+# How far the noise of the kernels' weights may put the product's mean, in sds (Mahalanobis); by
+# what factor kernels are widened until it does not; and at how many places it is looked at.
+MOST_NOISE, WIDER, PLACES = 0.35, 1.5, 32
 
 
 @register("semiparametric", expects="fractionated", makes="draws", any_shape=True)
@@ -39,8 +43,10 @@ def semiparametric(
     Parameters
     ----------
     bandwidth : float, optional
-        The kernels' sd is ``bandwidth * n^(-1 / (4 + d))`` for n draws of d parameters.
-        ``2 (4 B)^(-1 / (2 d^1.5))`` for B batches when absent; 1 with ``standardise=False``.
+        The kernels' sd is ``bandwidth * n^(-1 / (4 + d))`` for n draws of d parameters. When
+        absent, ``2 (4 B)^(-1 / (2 d^1.5))`` for B batches, and wider by factors of 1.5 until the
+        weights of the kernels rest on enough draws: as many as leave the mean of the product less
+        than .35 sds (Mahalanobis) off by chance. With ``standardise=False`` it is 1.
     standardise : bool, default True
         Measure the bandwidth in units of the batches' mean covariance, so that the result does not
         depend on the parameters' units. False measures it in the parameters' own units, as the R
@@ -62,11 +68,6 @@ def semiparametric(
     .. [2] Hjort & Glad (1995), Nonparametric density estimation with a parametric start, Annals of
        Statistics 23. https://doi.org/10.1214/aos/1176324627
     """
-    if bandwidth is None:
-        # In one dimension kernels must be narrow against the product, which is 1 / sqrt(B) as wide
-        # as a batch. In many, narrow kernels find too few draws, and wide ones leave the Gaussians.
-        size, batches = draws.shape[-1], len(draws)
-        bandwidth = 2 * (4 * batches) ** (-0.5 / size**1.5) if standardise else 1.0
     basis = _units(given, standardise)
     product = basis.T @ given.pooled.precision @ basis
     precision, rotation = np.linalg.eigh(product)
@@ -75,6 +76,8 @@ def semiparametric(
     for batch, moments, log in zip(draws, given.moments, logs, strict=True):
         whitened = (batch - moments.mean) @ linalg.cholesky(moments.precision)
         log[...] = -0.5 * np.sum(whitened**2, axis=-1)
+    if bandwidth is None:
+        bandwidth = _enough_bandwidth(given, draws, basis, precision, logs) if standardise else 1.0
     remedy = 'a larger bandwidth, which comes nearer to "gaussian"'
     return _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy)
 
@@ -121,15 +124,63 @@ def _units(given: Given, standardise: bool) -> np.ndarray:
     return linalg.cholesky(np.mean([moments.covariance for moments in given.moments], axis=0))
 
 
+def _enough_bandwidth(given, draws, basis, precision, logs) -> float:
+    """Return the least bandwidth, from a rule of thumb on, by which the product is found.
+
+    In one dimension kernels must be narrow against the product, which is 1 / sqrt(B) as wide as a
+    batch. In many, narrow kernels find too few draws, and wide ones leave the Gaussians.
+    """
+    size, batches = draws.shape[-1], len(draws)
+    bandwidth = 2 * (4 * batches) ** (-0.5 / size**1.5)
+    standard = _standard(given, draws, basis)
+    unit = standard.shape[1] ** (-1 / (4 + size))
+    while kernel_noise(standard, logs.reshape(batches, -1), precision, bandwidth * unit) > (
+        MOST_NOISE
+    ):
+        bandwidth *= WIDER
+    return float(bandwidth)
+
+
+def kernel_noise(
+    standard: np.ndarray, logs: np.ndarray, precision: np.ndarray, width: float
+) -> float:
+    r"""Return how far chance puts the mean of the product, in its sds (Mahalanobis).
+
+    Batch b's share in the log density of the product at m is the log of the sum of
+    :math:`w_i = N(x_i | m, h^2) / e^{l_i}` over its draws. Its slope there is the mean of
+    :math:`(x_i - m) / h^2` by these weights, and moves the mean by so many variances of the
+    product. What a draw adds to that, on average over places m in the product, is taken for its
+    noise: few effective draws leave much of it, unless kernels are so wide that they do not matter.
+
+    Draws are (batch, row, parameter), where the Gaussian product is centred with a diagonal
+    `precision`; `logs` are their log densities :math:`l_i` under the batches' Gaussians.
+    """
+    half = np.random.default_rng(0).standard_normal((PLACES // 2, precision.size))
+    places = np.concatenate([half, -half]) / np.sqrt(precision)
+    total = 0.0
+    for rows, own in zip(standard, logs, strict=True):
+        level = -0.5 * np.sum(rows**2, axis=-1) / width**2 - own
+        weights = softmax(rows @ places.T / width**2 + level[:, None], axis=0) / PLACES
+        slopes = (rows * weights.sum(axis=1)[:, None] - weights @ places) / width**2
+        total += np.sum(slopes**2 / precision)
+    return float(np.sqrt(total))
+
+
+def _standard(given: Given, draws: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return the (batch, row, parameter) draws where kernels are round."""
+    parameters = draws.shape[-1]
+    centred = (draws - given.pooled.mean).reshape(-1, parameters)
+    standard = np.ascontiguousarray(np.linalg.solve(basis, centred.T).T)
+    return standard.reshape(len(draws), -1, parameters)
+
+
 def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) -> np.ndarray:
     """Run the sampler where kernels are round; `remedy` is what to do if it finds no product."""
     if sweeps is not None:
         check_count("sweeps", sweeps)
     batches, chains, length, parameters = draws.shape
-    centre = given.pooled.mean
-    standard = np.linalg.solve(basis, (draws - centre).reshape(-1, parameters).T).T
     walks = img.sample(
-        np.ascontiguousarray(standard).reshape(batches, chains * length, parameters),
+        _standard(given, draws, basis),
         logs.reshape(batches, -1),
         precision,
         checked_bandwidth(bandwidth),
@@ -137,7 +188,7 @@ def _walk(given, draws, basis, precision, logs, bandwidth, sweeps, rng, remedy) 
         sweeps,
         rng,
     )
-    made = centre + walks.draws @ basis.T
+    made = given.pooled.mean + walks.draws @ basis.T
     _warn_lost(made, walks.used, given, remedy)
     return made.reshape(chains, length, parameters)
 

@@ -25,9 +25,10 @@ class Method(NamedTuple):
     """A way of merging: the kind of sub-posterior it expects, and what it makes of it.
 
     `makes` is "maps" (one affine map a batch), "terms" (maps whose images of all batches' draws are
-    added, to new draws) or "draws" (new ones, of all batches' draws at once). `pools` says that the
-    result has the pooled moments, which alone can take a prior into account that counts other than
-    once. `any_shape` says that the sub-posteriors need not be near a Gaussian.
+    added, to new draws), "draws" (new ones, of all batches' draws at once) or "product" (new ones,
+    of all batches' draws and their log densities). `pools` says that the result has the pooled
+    moments, which alone can take a prior into account that counts other than once. `any_shape` says
+    that the sub-posteriors need not be near a Gaussian.
     """
 
     name: str

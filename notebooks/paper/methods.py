@@ -109,20 +109,33 @@ def merge(idatas: Sequence[Any], method: str = "swiss", **options: Any) -> Any:
 
 
 def score(merged: Any, reference: Any, **options: Any) -> dict[str, float]:
-    """Return the paper's three measures, each with its noise floor."""
-    measured = az_swiss.discrepancy(merged, reference, **options)
+    """Return the paper's three measures, each with its noise floor.
+
+    Where weights have left one draw alone, which has neither sds nor a density, only that it is as
+    far off as can be.
+    """
+    try:
+        measured = az_swiss.discrepancy(merged, reference, **options)
+    except ValueError as error:
+        if "is constant" not in str(error):
+            raise
+        return {"iad": 1.0}
     columns = [*results.MEASURES, *(f"{name}_floor" for name in results.MEASURES)]
     return {column: float(measured[column]) for column in columns}
 
 
-def refine(inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int) -> list:
+def refine(
+    inflated: Sequence[Any], densities: Sequence[Any], reference: Any, seed: int, **options: Any
+) -> list:
     """Refine the SwISS merge by one and two rounds, and certify before and after.
+
+    `options` are those of the merge.
 
     Rows have the measures, and of the certificate `khat` and `moved`: by how many sds the weights
     move the mean that they move most.
     """
     quiet = {"random_seed": seed, "progressbar": False}
-    merged = merge(inflated, kind="inflated")
+    merged = merge(inflated, kind="inflated", **options)
     rows = []
     with warnings.catch_warnings():
         # That a merge is not certified is a figure of the table.

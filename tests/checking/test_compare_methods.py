@@ -32,7 +32,7 @@ def gaussian():
 def test_all_methods_by_all_measures_and_seconds(gaussian):
     inflated, fractionated, reference = gaussian
     table = az_swiss.compare_methods(inflated, reference, fractionated=fractionated, random_seed=0)
-    assert table.index.tolist() == list(METHODS)
+    assert table.index.tolist() == [n for n in METHODS if METHODS[n].makes != "product"]
     assert table.columns.tolist() == [*MEASURES, "seconds", *(f"{m}_floor" for m in MEASURES)]
     assert np.isfinite(table.to_numpy()).all()
     assert (table["seconds"] > 0).all()

@@ -8,7 +8,8 @@ from scipy import stats
 import arviz_swiss as az_swiss
 from arviz_swiss import methods
 
-ALL = list(methods.METHODS)
+# Those that merge draws alone.
+ALL = [name for name, method in methods.METHODS.items() if method.makes != "product"]
 
 
 MAPS = [name for name in ALL if methods.METHODS[name].makes == "maps"]

@@ -73,5 +73,5 @@ def test_the_example_for_contributors_is_a_method(random_batches, monkeypatch):
 
 def test_methods_are_listed_by_family_swiss_first():
     families = [method.combine.__module__.rpartition(".")[2] for method in methods.METHODS.values()]
-    assert list(dict.fromkeys(families)) == ["moments", "averages", "kernel"]
+    assert list(dict.fromkeys(families)) == ["moments", "averages", "kernel", "density_product"]
     assert next(iter(methods.METHODS)) == "swiss"
