@@ -38,11 +38,11 @@ from arviz_swiss.correcting.rounds import (
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import Bar, progress
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.space import checked_choices
-from arviz_swiss.parallel.progress import Bar, progress
 
 # At most so many gradient rounds, unless the user says otherwise.
 ROUNDS = 5

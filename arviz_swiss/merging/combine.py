@@ -14,6 +14,7 @@ from arviz_swiss.base.gaussian import Gaussian, Moments, pool
 from arviz_swiss.base.linalg import AffineMap, Spectrum, embed
 from arviz_swiss.data.layout import Variable, add_moved, as_rows, gather_all, move
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import HIDDEN, Bar, ticking
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.estimate import Frame, unconstrained
 from arviz_swiss.merging.powers import Powers
@@ -116,6 +117,7 @@ def move_batches(
     length: int,
     dtypes: Mapping[str, np.dtype],
     start: int = 0,
+    bar: Bar = HIDDEN,
 ) -> Draws:
     """Map every batch's draws into arrays that hold all chains end to end."""
     starts = np.cumsum([0, *(batch.sizes[0] for batch in batches)])
@@ -142,12 +144,15 @@ def move_batches(
             back = frame.space.backward(part)
             for name in constrained:
                 constrained[name][first : first + batch.sizes[0]] = back[name]
+        bar()
     owners = [batch.label for batch in batches for _ in range(batch.sizes[0])]
     images = {name: merged[name] for name in constrained}
     return Draws(merged | constrained, images, length, owners, start)
 
 
-def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
+def sum_batches(
+    batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap], bar: Bar
+) -> Draws:
     """Add the images of all batches' draws, with one batch in memory at a time."""
     chains, length = _common_sizes(batches)
     made = np.zeros((chains * length, frame.layout.size))
@@ -155,6 +160,7 @@ def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
         rows = as_rows(arrays, frame.layout)
         add_moved(rows, frame.layout, embed(affine, frame.free, frame.constants), made)
+        bar()
     constant = np.delete(np.arange(frame.layout.size), frame.free)
     made[:, constant] = frame.constants[constant]
     return _new_draws(made.reshape(chains, length, -1), batches, frame)
@@ -166,6 +172,7 @@ def make_draws(
     moments: Sequence[Moments],
     factors: np.ndarray | None,
     combine: Callable[..., np.ndarray],
+    bar: Bar,
 ) -> Draws:
     """Make new draws from all batches' draws, as many as the smallest batch has.
 
@@ -174,6 +181,8 @@ def make_draws(
     chains, length = _common_sizes(batches)
     rows = np.empty((len(batches), chains, length, frame.free.size))
     for position, batch in enumerate(batches):
+        if position:
+            bar()
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
         flat = gather_all(as_rows(arrays, frame.layout), frame.layout)
         rows[position] = flat[:, frame.free].reshape(rows.shape[1:])
@@ -183,7 +192,9 @@ def make_draws(
             rows[position] += moments[position].mean
     made = np.empty((chains, length, frame.layout.size))
     made[...] = frame.constants
-    made[..., frame.free] = combine(draws=rows)
+    with ticking(bar, "combining"):
+        made[..., frame.free] = combine(draws=rows)
+    bar()
     return _new_draws(made, batches, frame)
 
 

@@ -16,8 +16,7 @@ from batch_models import DATA, assert_same_draws, build, hierarchy, mean_only
 from joblib.externals.loky import get_reusable_executor
 
 from arviz_swiss import merge
-from arviz_swiss.data import containers
-from arviz_swiss.parallel import progress
+from arviz_swiss.data import containers, progress
 from arviz_swiss.parallel.partition import partition
 from arviz_swiss.pymc import BatchError, compiling, sample_batches
 

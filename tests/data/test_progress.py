@@ -6,7 +6,7 @@ from normal_density import Normal
 from tqdm.auto import tqdm
 
 import arviz_swiss as az_swiss
-from arviz_swiss.parallel.progress import Bar, progress
+from arviz_swiss.data.progress import Bar, progress
 
 
 def last_line(text):
