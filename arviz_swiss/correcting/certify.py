@@ -74,7 +74,7 @@ def certify(
         Seed of the choice of draws.
     group : str, default "posterior"
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------

@@ -122,7 +122,7 @@ def refine(
     model : pymc.Model, optional
         The model that you merged with, if any, likewise; the first density when absent.
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------
@@ -256,7 +256,7 @@ def refine(
         written = [label for label, density in matched.items() if not is_modelled(density)]
         total = rounds * len(matched) + len(written)
         with (
-            progress(total, "Refining", progressbar, unit="density") as bar,
+            progress(total, "Refining", progressbar) as bar,
             evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
         ):
             wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))

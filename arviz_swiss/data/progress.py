@@ -36,7 +36,7 @@ class Bar:
         before, self._stage = self._stage, text
         if self._shown is not None and text != before:
             words = f"{self._description}, {text}" if text else self._description
-            self._shown.set_description(words, refresh=False)
+            self._shown.set_description_str(words, refresh=False)
             self.refresh()
         return before
 
@@ -105,9 +105,12 @@ def progress(
             raise
 
 
-def ticking(bar: Bar, stage: str) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def ticking(bar: Bar, stage: str) -> Iterator[None]:
     """Show a stage that has no steps, and let the clock go on."""
-    return waiting_for(lambda: False, bar, stage)
+    with waiting_for(lambda: False, bar, stage):
+        yield
+    bar.stage()
 
 
 def _is_watched() -> bool:

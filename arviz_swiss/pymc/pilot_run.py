@@ -14,7 +14,7 @@ from arviz_swiss.data.progress import progress, ticking
 from arviz_swiss.parallel import store
 from arviz_swiss.pymc.checking import Checked
 from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.joint_pilot import pilot_by_rounds
+from arviz_swiss.pymc.joint_pilot import ROUNDS, pilot_by_rounds
 from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
 from arviz_swiss.pymc.task import PLAIN_TUNE, Task
@@ -74,7 +74,7 @@ def _saved(pilot: Pilot, run: Run) -> Pilot:
 
 
 def _by_rounds(checked: Checked, power: float, seed: int, progressbar: bool) -> Pilot:
-    with progress(None, "Pilot", progressbar, unit="round") as bar, threadpool_limits(1):
+    with progress(ROUNDS, "Pilot", progressbar, unit="round") as bar, threadpool_limits(1):
         model = opened(checked.models["b0"])
         pilot = pilot_by_rounds(model, checked.axes, power, seed, bar)
         bar.stage()
@@ -107,7 +107,7 @@ def _by_gradients(
     rows = {label: len(index) for label, index in run.indices.items()}
     labels = list(run.indices)
     with (
-        progress(None, "Pilot", progressbar, unit="density") as bar,
+        progress(None, "Pilot", progressbar, unit=" evaluations") as bar,
         evaluating(models, coordinates.merge_space, executor, bar) as evaluate,
     ):
         pilot = laplace(evaluate, labels, sum(rows.values()) / rows[labels[0]], coordinates)

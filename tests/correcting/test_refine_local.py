@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from group_models import SHARED, exact_posterior, make_groups, normal_groups
 from joblib.externals.loky import get_reusable_executor
+from terminal import watching
 
 import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
@@ -245,10 +246,11 @@ def test_files_hold_all_of_it(certified, models, tmp_path):
     assert_right(az_swiss.refine(path, models, draws=2000, **QUIET))
 
 
-def test_the_bar_ends_at_100(merged, models, capsys):
-    refined = az_swiss.refine(merged, models, draws=10, random_seed=1)
+def test_the_bar_ends_at_100(merged, models, monkeypatch):
+    with watching(monkeypatch) as screen:
+        refined = az_swiss.refine(merged, models, draws=10, random_seed=1)
     taken = groups_of(refined)["swiss_transform"].sizes["round"] - 1
-    last = capsys.readouterr().err.strip().splitlines()[-1].rpartition("\r")[2]
+    last = screen.left[-1]
     done = 3 * (taken + 2)  # priors are compared first, and draws written last
     assert f"Refining, {taken} rounds: 100%" in last and f" {done}/{done} " in last
 
