@@ -235,6 +235,11 @@ def test_what_users_do_with_it(certified):
     assert az_swiss.plot_batches(certified) is not None
     assert {f"effect[{name}]" for name in PARTS["b0"]["site"]} <= set(az.summary(certified).index)
     assert az.plot_forest(certified, var_names=["effect"]) is not None
+    for name in ("batches", "shift", "maps", "refine", "certificate"):
+        with pytest.raises(
+            ValueError, match=r"effect was not merged by its moments.* level, slope"
+        ):
+            getattr(az_swiss, f"plot_{name}")(certified, var_names="effect", backend="none")
 
 
 def test_files_hold_all_of_it(certified, models, tmp_path):
