@@ -4,6 +4,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 from arviz_swiss.checking.discrepancy import MEASURES, discrepancy, distances_from
 from arviz_swiss.data import containers
 from arviz_swiss.data.messages import MergeWarning
+from arviz_swiss.data.progress import SOON, Bar, progress
 from arviz_swiss.merging.merge import merge
 from arviz_swiss.methods import METHODS, find
 
@@ -27,6 +29,7 @@ def compare_methods(
     filter_vars: str | None = None,
     group: str = "posterior",
     coords: Mapping[str, Any] | None = None,
+    progressbar: bool = True,
     **merge_options: Any,
 ) -> pd.DataFrame:
     """Merge by several methods and compare the results.
@@ -47,6 +50,9 @@ def compare_methods(
         Which distance between methods to give when there is no reference.
     var_names, filter_vars, group, coords
         What to merge and compare, as for `merge` and `discrepancy`.
+    progressbar : bool, default True
+        Show progress in a terminal or a notebook, if tqdm is installed: a bar over the methods
+        while they merge, and one while they are compared, each where it takes more than a second.
     **merge_options
         Further arguments of `merge`, such as `powers`, `transforms` or `random_seed`.
 
@@ -90,13 +96,15 @@ def compare_methods(
     select = {"var_names": var_names, "filter_vars": filter_vars, "group": group}
     merged, seconds, failed = {}, {}, {}
     containers.native_container()  # the first merge shall not pay for importing ArviZ
-    with _each_warning_once():
+    watched = partial(progress, show=progressbar, unit="method", delay=SOON)
+    with _each_warning_once(), watched(len(options_of), "Merging") as bar:
         for name, options in options_of.items():
+            bar.stage(name)
             batches, known = _batches_for(name, *sets)
             arguments = {**select, **merge_options, **known, **options}
             start = time.perf_counter()
             try:
-                merged[name] = merge(batches, method=name, **arguments)
+                merged[name] = merge(batches, method=name, progressbar=False, **arguments)
             except (ValueError, np.linalg.LinAlgError) as error:
                 # what nobody asked for by name, and others can merge, is no reason to give up
                 if methods is not None or not merged:
@@ -104,15 +112,21 @@ def compare_methods(
                 failed[name] = str(error)
                 continue
             seconds[name] = time.perf_counter() - start
+            bar()
+        bar.stage()
+        bar.finish()
         if failed:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
             warnings.warn(f"left out of the comparison: {reasons}", MergeWarning, stacklevel=2)
     elements: dict[str, Any] = {"group": group, "coords": coords}
-    if reference is None:
-        return _between(merged, measure, elements).assign(seconds=pd.Series(seconds))
-    distances = {
-        name: discrepancy(posterior, reference, **elements) for name, posterior in merged.items()
-    }
+    distances = {}
+    with watched(len(merged), "Comparing") as bar:
+        if reference is None:
+            table = _between(merged, measure, elements, bar)
+            return table.assign(seconds=pd.Series(seconds))
+        for name, posterior in merged.items():
+            distances[name] = discrepancy(posterior, reference, **elements)
+            bar()
     columns: dict[str, Any] = {
         column: {name: float(distance[column]) for name, distance in distances.items()}
         for column in (*MEASURES, *(f"{name}_floor" for name in MEASURES))
@@ -146,7 +160,9 @@ def _batches_for(name: str, idatas: Any, fractionated: Any) -> tuple[Any, dict[s
     return fractionated, {"kind": "fractionated", "powers": None}
 
 
-def _between(merged: Mapping[str, Any], measure: str, elements: Mapping[str, Any]) -> pd.DataFrame:
+def _between(
+    merged: Mapping[str, Any], measure: str, elements: Mapping[str, Any], bar: Bar
+) -> pd.DataFrame:
     """Return the distances of all pairs: of the one measure, and without noise floors."""
     names = list(merged)
     table = pd.DataFrame(0.0, index=pd.Index(names, name="method"), columns=names)
@@ -155,6 +171,7 @@ def _between(merged: Mapping[str, Any], measure: str, elements: Mapping[str, Any
         later = {other: merged[other] for other in names[position + 1 :]}
         for other, distance in distances_from(merged[name], later, measure, **elements).items():
             table.loc[name, other] = table.loc[other, name] = distance
+        bar()
     return table
 
 

@@ -4,7 +4,6 @@ import argparse
 import inspect
 import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,6 +51,7 @@ def run_merge(args: argparse.Namespace) -> Outcome:
         random_seed=args.random_seed,
         into=args.into,
         overwrite=args.overwrite,
+        progressbar=args.progress,
         **_measuring(args),
         **_merging(args),
         **_options(args),
@@ -171,7 +171,7 @@ def _correct(correct: Callable, args: argparse.Namespace, **options: Any) -> Any
         {label: _density(density, args.density, label) for label in labels},
         group=args.group,
         random_seed=args.random_seed,
-        progressbar=sys.stderr.isatty(),
+        progressbar=args.progress,
         **options,
     )
     save(corrected, args.output)

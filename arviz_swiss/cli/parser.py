@@ -143,6 +143,7 @@ def _add_merge(parser: Parser) -> None:
     _add_overwrite(parser)
     _add_merging(parser)
     _add_measuring(parser)
+    _add_progress(parser)
     help = "of methods that draw random numbers"
     parser.add_argument("--random-seed", type=int, metavar="SEED", help=help)
 
@@ -241,6 +242,7 @@ def _add_correction(parser: Parser) -> None:
     parser.add_argument("--density", required=True, metavar="MODULE:NAME", help=help)
     _add_output(parser, NETCDF)
     _add_group(parser)
+    _add_progress(parser)
     parser.add_argument("--random-seed", type=int, metavar="SEED")
 
 
@@ -260,6 +262,11 @@ def _add_output(parser: Parser, help: str) -> None:
 
 def _add_overwrite(parser: Parser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+
+
+def _add_progress(parser: Parser) -> None:
+    help = "show no progress bar, which only a terminal does"
+    parser.add_argument("--no-progress", dest="progress", action="store_false", help=help)
 
 
 def _add_selection(parser: Parser) -> None:

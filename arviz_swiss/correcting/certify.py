@@ -31,10 +31,10 @@ from arviz_swiss.correcting.refine_local import local_axes, only_models
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import progress
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import read_certificate
-from arviz_swiss.parallel.progress import progress
 
 # How many draws are weighed: fewer where each weight is an integral over a batch's own variables.
 DRAWS, LOCAL_DRAWS = 1000, 300
@@ -83,7 +83,7 @@ def certify(
         Seed of the choice of draws.
     group : str, default "posterior"
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------

@@ -9,7 +9,7 @@ from arviz_swiss.base.gaussian import Gaussian, Round, gaussian
 from arviz_swiss.base.sites import Site, Step, change_site, pool_changes, white_factor
 from arviz_swiss.correcting.rounds import settled
 from arviz_swiss.correcting.tilted import Tilt, Tilted
-from arviz_swiss.parallel.progress import Bar
+from arviz_swiss.data.progress import Bar
 
 # Draws of a round that only has to find the way: a parameter, and at least.
 ROUGH_A_PARAMETER, ROUGH = 6, 120

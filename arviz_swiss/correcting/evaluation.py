@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.correcting.batch_model import BatchModel, is_modelled, opened
 from arviz_swiss.correcting.densities import JointSpace, MergeSpace
+from arviz_swiss.data.progress import Bar
 from arviz_swiss.merging.models import free_models, model_bytes, model_density, observed_values
-from arviz_swiss.parallel.progress import Bar
 
 # A model of n values makes several (points, n) arrays: few enough for the cache, but so many that
 # NumPy asks for large pages of memory (from 4 MB on), without which page faults take half the time.

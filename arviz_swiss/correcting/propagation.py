@@ -22,11 +22,11 @@ from arviz_swiss.correcting.tilted import Tilt, Tilted
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container, Groups
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import progress
 from arviz_swiss.merging.models import imputed_names
 from arviz_swiss.merging.powers import TILTED
 from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.tilted import merge_tilted, put_new_draws
-from arviz_swiss.parallel.progress import progress
 
 # Draws that the scores of a batch need: a parameter, beside those, and at least.
 DRAWS_A_PARAMETER, DRAWS_BESIDE, LEAST_DRAWS = 5, 100, 320

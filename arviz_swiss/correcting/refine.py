@@ -38,11 +38,11 @@ from arviz_swiss.correcting.rounds import (
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import Bar, progress
 from arviz_swiss.merging.elements import as_given
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.records import Doubt, count_rounds
 from arviz_swiss.merging.space import checked_choices
-from arviz_swiss.parallel.progress import Bar, progress
 
 # At most so many gradient rounds, unless the user says otherwise.
 ROUNDS = 5
@@ -122,7 +122,7 @@ def refine(
     model : pymc.Model, optional
         The model that you merged with, if any, likewise; the first density when absent.
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------
@@ -256,7 +256,7 @@ def refine(
         written = [label for label, density in matched.items() if not is_modelled(density)]
         total = rounds * len(matched) + len(written)
         with (
-            progress(total, "Refining", progressbar, unit="density") as bar,
+            progress(total, "Refining", progressbar) as bar,
             evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
         ):
             wrong = wrong_gradients(evaluate, written, _some_draws(opened, 2 * PAIRS))

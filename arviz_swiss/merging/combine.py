@@ -5,7 +5,8 @@ covariance V / c and the same mean: an inflated sub-posterior comes from ``c = 1
 fractionated one from ``c = 1 / p``. Exact for Gaussian sub-posteriors.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from arviz_swiss.base.gaussian import Gaussian, Moments, pool
 from arviz_swiss.base.linalg import AffineMap, Spectrum, embed
 from arviz_swiss.data.layout import Variable, add_moved, as_rows, gather_all, move
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import HIDDEN, Bar, ticking
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.estimate import Frame, unconstrained
 from arviz_swiss.merging.powers import Powers
@@ -118,6 +120,7 @@ def move_batches(
     length: int,
     dtypes: Mapping[str, np.dtype],
     start: int = 0,
+    bar: Bar = HIDDEN,
 ) -> Draws:
     """Map every batch's draws into arrays that hold all chains end to end."""
     starts = np.cumsum([0, *(batch.sizes[0] for batch in batches)])
@@ -144,12 +147,15 @@ def move_batches(
             back = frame.space.backward(part)
             for name in constrained:
                 constrained[name][first : first + batch.sizes[0]] = back[name]
+        bar()
     owners = [batch.label for batch in batches for _ in range(batch.sizes[0])]
     images = {name: merged[name] for name in constrained}
     return Draws(merged | constrained, images, length, owners, start)
 
 
-def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap]) -> Draws:
+def sum_batches(
+    batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap], bar: Bar
+) -> Draws:
     """Add the images of all batches' draws, with one batch in memory at a time."""
     chains, length = common_sizes(batches)
     made = np.zeros((chains * length, frame.layout.size))
@@ -157,6 +163,7 @@ def sum_batches(batches: Sequence[Batch], frame: Frame, maps: Sequence[AffineMap
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
         rows = as_rows(arrays, frame.layout)
         add_moved(rows, frame.layout, embed(affine, frame.free, frame.constants), made)
+        bar()
     constant = np.delete(np.arange(frame.layout.size), frame.free)
     made[:, constant] = frame.constants[constant]
     return _new_draws(made.reshape(chains, length, -1), batches, frame)
@@ -168,25 +175,41 @@ def make_draws(
     moments: Sequence[Moments],
     factors: np.ndarray | None,
     combine: Callable[..., np.ndarray],
+    bar: Bar,
 ) -> Draws:
     """Make new draws from all batches' draws, as many as the smallest batch has.
 
     `combine` takes `draws`, (batch, chain, draw, parameter), and returns (chain, draw, parameter).
     """
-    rows = common_rows(batches, frame)
+    rows = common_rows(batches, frame, bar)
     if factors is not None:
         for own, moment, factor in zip(rows, moments, factors, strict=True):
             own -= moment.mean
             own *= np.sqrt(factor)
             own += moment.mean
-    return with_constants(combine(draws=rows), batches, frame)
+    with combining(bar):
+        free = combine(draws=rows)
+    return with_constants(free, batches, frame)
 
 
-def common_rows(batches: Sequence[Batch], frame: Frame) -> np.ndarray:
-    """Return (batch, chain, draw, parameter) draws, as many as the smallest batch has of each."""
+@contextmanager
+def combining(bar: Bar) -> Iterator[None]:
+    """Show that draws are combined, the last step of a bar over the batches."""
+    with ticking(bar, "combining"):
+        yield
+    bar()
+
+
+def common_rows(batches: Sequence[Batch], frame: Frame, bar: Bar) -> np.ndarray:
+    """Return (batch, chain, draw, parameter) draws, as many as the smallest batch has of each.
+
+    One step of the bar is left for combining them.
+    """
     chains, length = common_sizes(batches)
     rows = np.empty((len(batches), chains, length, frame.free.size))
     for position, batch in enumerate(batches):
+        if position:
+            bar()
         arrays = [array[:chains, :length] for array in unconstrained(batch, frame).values()]
         flat = gather_all(as_rows(arrays, frame.layout), frame.layout)
         rows[position] = flat[:, frame.free].reshape(rows.shape[1:])

@@ -11,6 +11,7 @@ import xarray as xr
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import schema, stores, temporaries
 from arviz_swiss.data.containers import Groups
+from arviz_swiss.data.progress import Bar
 from arviz_swiss.merging import combine
 from arviz_swiss.merging.batches import Batch
 from arviz_swiss.merging.local_draws import pack_moves
@@ -72,6 +73,7 @@ def write_into(
     maps: Sequence[AffineMap],
     attrs: dict[str, Any],
     settled: Groups,
+    bar: Bar,
 ) -> None:
     """Move one batch after the other and write its chains; the store is there whole or not at all.
 
@@ -92,6 +94,7 @@ def write_into(
             for name, dataset in part.items():
                 _write_part(store, name, dataset, start, chains)
             start += batch.sizes[0]
+            bar()
         labels = np.array([batch.label for batch in batches for _ in range(batch.sizes[0])])
         coords = {"chain": np.arange(chains), "batch": ("chain", labels)}
         for name in part:

@@ -16,6 +16,7 @@ from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.base.seeds import generator
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
+from arviz_swiss.data.progress import HIDDEN, SOON, Bar, progress
 from arviz_swiss.merging import combine
 from arviz_swiss.merging.batches import Batch, opened
 from arviz_swiss.merging.estimate import (
@@ -66,6 +67,7 @@ def merge(
     random_seed: int | np.random.Generator | None = None,
     into: str | os.PathLike | None = None,
     overwrite: bool = False,
+    progressbar: bool = True,
     **options: Any,
 ) -> Container:
     r"""Merge the draws of sub-posteriors, one per batch of the data, into one posterior.
@@ -139,6 +141,10 @@ def merge(
     overwrite : bool, default False
         Whether a merged object of that name is replaced, once the new one is complete. Nothing
         else is ever replaced, nor a store that is being merged.
+    progressbar : bool, default True
+        Show progress in a terminal or a notebook, if tqdm is installed: a bar over the batches
+        while their moments are taken, and one while their draws are moved, each where it takes more
+        than a second.
     **options
         Options of the method: `bandwidth` and `standardise` of "semiparametric", "nonparametric"
         and "median", `sweeps` of the first two, `landmarks` of "median", `points` of
@@ -232,7 +238,9 @@ def merge(
             check_no_input(target, [*batches, *priors])
         factors = combine.variance_factors(recipe, chosen.powers)
         flat = flatten(matched, chosen.powers, transforms, model)
-        summary = summarise_batches(flat, chosen.powers, priors, covariance)
+        watched = partial(progress, len(matched.batches), show=progressbar, delay=SOON)
+        with watched("Merging, moments") as bar:
+            summary = summarise_batches(flat, chosen.powers, priors, covariance, bar=bar)
         warn_of(flat, chosen.powers, summary, covariance, recipe, model is not None, chosen.total)
         given, maps = give(summary, chosen.powers, factors), None
         if recipe.makes == "maps":
@@ -240,21 +248,24 @@ def merge(
         attrs = describe_merge(chosen, recipe, factors)
         origin, observed = describe_origin(chosen.powers, covariance), observed_of(matched.batches)
         settled = pack_settled(flat, chosen.powers, summary, maps, observed, origin)
-        if target is not None and maps is not None:
-            write_into(target, flat, summary, maps, attrs, settled)
-            return containers.build(containers.read(target).groups, container)
-        if maps is not None:
-            draws = move_all(flat, maps)
-        elif recipe.makes == "terms":
-            terms = combine.rescaled_maps(recipe.combine(given, **options), factors)
-            draws = combine.sum_batches(matched.batches, flat.frame, terms)
-        elif recipe.makes == "product":
-            known = find_log_densities(flat, log_densities)
-            make = partial(recipe.combine, given, rng=rng, **options)
-            draws, settled[schema.PRODUCT] = make_product(flat, chosen.powers, known, make)
-        else:
-            make = partial(recipe.combine, given, rng=rng, **options)
-            draws = make_all(flat, summary, factors, make)
+        with watched("Merging, draws") as bar:
+            if target is not None and maps is not None:
+                write_into(target, flat, summary, maps, attrs, settled, bar)
+                return containers.build(containers.read(target).groups, container)
+            if maps is not None:
+                draws = move_all(flat, maps, bar)
+            elif recipe.makes == "terms":
+                terms = combine.rescaled_maps(recipe.combine(given, **options), factors)
+                draws = combine.sum_batches(matched.batches, flat.frame, terms, bar)
+            elif recipe.makes == "product":
+                known = find_log_densities(flat, log_densities)
+                make = partial(recipe.combine, given, rng=rng, **options)
+                draws, settled[schema.PRODUCT] = make_product(
+                    flat, chosen.powers, known, make, bar
+                )
+            else:
+                make = partial(recipe.combine, given, rng=rng, **options)
+                draws = make_all(flat, summary, factors, make, bar)
         return containers.build(
             pack_groups(flat, summary.moments, draws, attrs) | settled, container
         )
@@ -279,30 +290,39 @@ def summarise_batches(
     priors: Sequence[Batch],
     covariance: Estimator,
     pooled: Gaussian | None = None,
+    bar: Bar = HIDDEN,
 ) -> Summary:
     """Return the batches' moments, pool them, and tell what they say about the merge.
 
     Where the moments of the merged posterior are known already, these are taken for `pooled`.
     """
-    moments = [summarise(batch, flat.frame, covariance) for batch in flat.matched.batches]
+    moments = []
+    for batch in flat.matched.batches:
+        moments.append(summarise(batch, flat.frame, covariance))
+        bar()
     prior = summarise_prior(priors, flat.frame, covariance)
     fingerprint = partial(fingerprint_draws, layout=flat.frame.constrained)
     return pool_summary(flat, powers, moments, prior, fingerprint, pooled)
 
 
-def move_all(flat: Flat, maps: Sequence[AffineMap]) -> combine.Draws:
+def move_all(flat: Flat, maps: Sequence[AffineMap], bar: Bar = HIDDEN) -> combine.Draws:
     """Return all batches' draws, moved, end to end."""
     batches, frame = flat.matched.batches, flat.frame
     dtypes = combine.dtypes_of(batches, frame.layout.names)
-    return combine.move_batches(batches, frame, maps, combine.kept_length(batches), dtypes)
+    length = combine.kept_length(batches)
+    return combine.move_batches(batches, frame, maps, length, dtypes, bar=bar)
 
 
 def make_all(
-    flat: Flat, summary: Summary, factors: np.ndarray | None, make: Callable[..., np.ndarray]
+    flat: Flat,
+    summary: Summary,
+    factors: np.ndarray | None,
+    make: Callable[..., np.ndarray],
+    bar: Bar,
 ) -> combine.Draws:
     """Return draws that are newly made from those of all batches."""
     batches, frame = flat.matched.batches, flat.frame
-    return combine.make_draws(batches, frame, summary.moments, factors, make)
+    return combine.make_draws(batches, frame, summary.moments, factors, make, bar)
 
 
 def observed_of(batches: Sequence[Batch]) -> xr.DataArray | None:

@@ -337,6 +337,7 @@ class Merged:
     def select(self, var_names=None, filter_vars=None, coords=None) -> xr.Dataset:
         """Return what ArviZ's arguments select of the draws in the space of the merge."""
         check_coords(coords)
+        self.check_names(var_names, filter_vars)
         # A transform that changes the number of elements gives them a dimension of its own, along
         # which the variable's labels choose nothing.
         own, moved = self.draws.dims, self.images.dims
@@ -344,6 +345,19 @@ class Merged:
         selected(self.draws, coords=lost)
         left = {dim: value for dim, value in (coords or {}).items() if dim not in lost}
         return selected(self.images, var_names, filter_vars, left)
+
+    def check_names(self, var_names: Any, filter_vars: str | None) -> None:
+        """Refuse what is in the merged object, but was not merged by its moments."""
+        if var_names is None or filter_vars is not None:
+            return
+        names = [var_names] if isinstance(var_names, str) else list(var_names)
+        beside = [name for name in names if name in self.draws and name not in self.names]
+        if beside:
+            raise ValueError(
+                f"var_names={var_names!r}: {brief(beside)} was not merged by its moments, as it "
+                "belongs to single batches or is computed from others: ArviZ's own functions take "
+                f"it. The variables here are {', '.join(self.names)}."
+            )
 
     def positions(self, var_names=None, filter_vars=None, coords=None) -> np.ndarray:
         """Return the positions of the parameters that ArviZ's arguments select."""

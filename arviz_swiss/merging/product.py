@@ -9,8 +9,15 @@ import xarray as xr
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS
 from arviz_swiss.data.messages import brief
+from arviz_swiss.data.progress import Bar
 from arviz_swiss.merging.batches import Batch
-from arviz_swiss.merging.combine import Draws, common_rows, common_sizes, with_constants
+from arviz_swiss.merging.combine import (
+    Draws,
+    combining,
+    common_rows,
+    common_sizes,
+    with_constants,
+)
 from arviz_swiss.merging.labels import by_batch
 from arviz_swiss.merging.powers import Powers
 from arviz_swiss.merging.shared_steps import Flat
@@ -88,7 +95,11 @@ def _of_batch(batch: Batch, given: Any, sizes: tuple[int, int]) -> np.ndarray:
 
 
 def make_product(
-    flat: Flat, powers: Powers, log_densities: np.ndarray, make: Callable[..., Product]
+    flat: Flat,
+    powers: Powers,
+    log_densities: np.ndarray,
+    make: Callable[..., Product],
+    bar: Bar,
 ) -> tuple[Draws, xr.Dataset]:
     """Return draws of the product, and the group that tells its density at each of them.
 
@@ -96,8 +107,11 @@ def make_product(
     """
     batches: Sequence[Batch] = flat.matched.batches
     labels = [batch.label for batch in batches]
-    rows = common_rows(batches, flat.frame)
-    product = make(draws=rows, log_densities=log_densities, shares=powers.weights, labels=labels)
+    rows = common_rows(batches, flat.frame, bar)
+    with combining(bar):
+        product = make(
+            draws=rows, log_densities=log_densities, shares=powers.weights, labels=labels
+        )
     meanings = schema.VARIABLES[schema.PRODUCT]
     data = {
         "log_density": (SAMPLE_DIMS, product.log_density),

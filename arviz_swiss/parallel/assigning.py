@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.data.progress import SOON, progress
 from arviz_swiss.parallel.dealing import deal_groups, pack_groups
 from arviz_swiss.parallel.frames import plain_values
 from arviz_swiss.parallel.tables import Table
@@ -119,7 +120,11 @@ def row_numbers(table: Table, assignment: Assignment, batches: int) -> list[np.n
         # nothing of the rows but their number is needed
         nothing = pa.RecordBatch.from_arrays([pa.nulls(table.rows)], ["nothing"])
         blocks = iter([nothing])
-    parts = [np.empty(0, dtype=np.intp), *map(assignment.owners, blocks)]
+    parts = [np.empty(0, dtype=np.intp)]
+    with progress(table.rows, "Partitioning", table.show, unit="row", delay=SOON) as bar:
+        for block in blocks:
+            parts.append(assignment.owners(block))
+            bar(block.num_rows)
     owner = np.concatenate(parts)
     order = np.argsort(owner, kind="stable")
     return np.split(order, np.cumsum(np.bincount(owner, minlength=batches))[:-1])

@@ -22,6 +22,7 @@ def partition(
     groups: Any = None,
     stratify: Any = None,
     random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
 ) -> list[np.ndarray]:
     """Assign every row to one of `batches` batches at random.
 
@@ -48,6 +49,9 @@ def partition(
         is the number of groups that differs by at most one.
     random_seed : int or numpy.random.Generator, optional
         Seed of the shuffle. The same seed gives the same batches.
+    progressbar : bool, default True
+        Where labels are read block by block, show progress in a terminal or a notebook: a bar over
+        the rows, where it takes more than a second.
 
     Returns
     -------
@@ -88,7 +92,7 @@ def partition(
     >>> sorted("".join(school[index]) for index in partition(6, 2, groups=school))
     ['aac', 'bbb']
     """
-    with opened_table(data_or_n) as table:
+    with opened_table(data_or_n, show=progressbar) as table:
         if isinstance(table, Table):
             return _partition_table(table, batches, groups, stratify, random_seed)
     n_rows = row_count(data_or_n)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arviz_swiss.data.progress import BYTES, SOON, Bar, progress
 from arviz_swiss.parallel.frames import plain_values
 from arviz_swiss.parallel.store import fingerprint
 
@@ -77,21 +78,31 @@ def hash_rows(blocks: Iterable["pa.RecordBatch"], schema: "pa.Schema") -> str:
 
 
 def hash_files(
-    fragments: Sequence[Any], schema: "pa.Schema", known: Mapping[str, Sequence[Any]]
+    fragments: Sequence[Any],
+    schema: "pa.Schema",
+    known: Mapping[str, Sequence[Any]],
+    show: bool = False,
 ) -> tuple[str, dict[str, list[Any]]]:
     """Return a short text by which files are known again, and by path what to know of each.
 
     `known` is what was told of them before: a file that has not changed since is not read again.
+    `show` tells whether that is shown.
     """
     files: dict[str, list[Any]] = {}
     told = []
+    states = [_state(fragment) for fragment in fragments]
+    changed = [
+        fragment.path not in known or list(known[fragment.path][:-1]) != state
+        for fragment, state in zip(fragments, states, strict=True)
+    ]
+    size = sum(state[0] for state, is_new in zip(states, changed, strict=True) if is_new)
+    with progress(size, "Reading files", show, unit=BYTES, delay=SOON) as bar:
+        for fragment, state, is_new in zip(fragments, states, changed, strict=True):
+            digest = _hash_file(fragment, bar) if is_new else str(known[fragment.path][-1])
+            files[fragment.path] = [*state, digest]
+        bar.finish()
     for fragment in fragments:
-        state, before = _state(fragment), known.get(fragment.path)
-        if before is not None and list(before[:-1]) == state:
-            digest = str(before[-1])
-        else:
-            digest = _hash_file(fragment)
-        files[fragment.path] = [*state, digest]
+        digest = files[fragment.path][-1]
         # columns may be told by folders
         told.append([os.path.basename(fragment.path), str(fragment.partition_expression), digest])
     return fingerprint([describe(schema), told]), files
@@ -105,11 +116,12 @@ def _state(fragment: Any) -> list[int]:
     return [info.size, info.mtime_ns or 0, changed]
 
 
-def _hash_file(fragment: Any) -> str:
+def _hash_file(fragment: Any, bar: Bar) -> str:
     digest = hashlib.blake2b(digest_size=16)
     with fragment.filesystem.open_input_stream(fragment.path) as stream:
         while block := stream.read(BYTES_READ):
             digest.update(block)
+            bar(len(block))
     return digest.hexdigest()
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from arviz_swiss.data import temporaries
+from arviz_swiss.data.progress import Bar, progress
 from arviz_swiss.parallel import store
 from arviz_swiss.parallel.assigning import Assignment, assign, check_filled
 from arviz_swiss.parallel.batch_rows import BatchRows, Split
-from arviz_swiss.parallel.progress import Bar, progress
 from arviz_swiss.parallel.sources import BLOCK, FOLDER
 from arviz_swiss.parallel.tables import Table
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from arviz_swiss.data import temporaries
+from arviz_swiss.data.progress import SOON, progress
 from arviz_swiss.parallel.frames import (
     PANDAS,
     POLARS,
@@ -79,7 +80,7 @@ class Table:
         if self._fingerprint is None:
             schema = self.source.schema
             if fragments := self.source.fragments():
-                self._fingerprint, self.files = hash_files(fragments, schema, self.files)
+                self._fingerprint, self.files = hash_files(fragments, schema, self.files, self.show)
             else:
                 self._fingerprint = hash_rows(self.source.blocks(), schema)
         return self._fingerprint
@@ -251,11 +252,14 @@ def _groups(table: Table, name: str, stratum: str | None) -> Groups:
     checked = [(name, "groups"), *([] if stratum is None else [(stratum, "stratify")])]
     seen: pa.Table | None = None
     waiting: list[pa.Table] = []
-    for block in table.checked_blocks(checked, names):
-        keys = {key: plain_values(block.column(key)) for key in names}
-        waiting.append(_counted(pa.table({**keys, COUNT: np.ones(block.num_rows, int)}), names))
-        if sum(map(len, waiting)) > SEEN_AT_ONCE:
-            seen, waiting = _counted(pa.concat_tables([*filter(None, [seen]), *waiting]), names), []
+    with progress(table.rows, "Finding groups", table.show, unit="row", delay=SOON) as bar:
+        for block in table.checked_blocks(checked, names):
+            keys = {key: plain_values(block.column(key)) for key in names}
+            waiting.append(_counted(pa.table({**keys, COUNT: np.ones(block.num_rows, int)}), names))
+            if sum(map(len, waiting)) > SEEN_AT_ONCE:
+                together = pa.concat_tables([*filter(None, [seen]), *waiting])
+                seen, waiting = _counted(together, names), []
+            bar(block.num_rows)
     if seen is not None or waiting:
         seen = _counted(pa.concat_tables([*filter(None, [seen]), *waiting]), names)
     if not seen:

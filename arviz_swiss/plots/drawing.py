@@ -37,6 +37,7 @@ MOST_TICKS, MOST_BESIDE = 30, 10
 # Letters of a label that has others beside it.
 SHORT = 6
 FEWEST_DECADES, MOST_DECADES = 3, 6
+ROUNDING = 1e-9
 TITLE_WIDTH = 26
 # What is drawn along these follows aesthetics.
 FOLLOWING = {"batch", "method"}
@@ -531,16 +532,18 @@ def log_ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     for choice in (decades, np.multiply.outer(decades, [1, 2, 5]).ravel(), _multiples(low, high)):
         if values.size < FEWEST_DECADES:
             logs = np.log10(choice)
-            values = choice[(logs >= low) & (logs <= high)]
+            values = choice[(logs >= low - ROUNDING) & (logs <= high + ROUNDING)]
     values = values[:: max(1, -(-values.size // MOST_DECADES))]
     return np.log10(values).tolist(), [f"{value:.6g}" for value in values]
 
 
 def _multiples(low: float, high: float) -> np.ndarray:
-    """Return multiples of a round number between two logarithms, about four."""
-    span = max(10**high - 10**low, np.finfo(float).tiny)
-    rough = span / 4
-    unit = 10.0 ** np.floor(np.log10(rough))
-    step = unit * next(factor for factor in (1, 2, 5, 10) if factor * unit >= rough)
-    first = np.ceil(10**low / step)
-    return step * np.arange(first, first + np.floor(span / step) + 1)
+    """Return multiples of a round number between two logarithms: the largest that has enough."""
+    first, last = 10.0**low, 10.0**high
+    unit = 10.0 ** np.floor(np.log10(max(last - first, np.finfo(float).tiny)))
+    multiples = np.empty(0)
+    for step in (unit, unit / 2, unit / 5, unit / 10):
+        if multiples.size < FEWEST_DECADES:
+            bounds = np.ceil(first / step - ROUNDING), np.floor(last / step + ROUNDING)
+            multiples = step * np.arange(bounds[0], bounds[1] + 1)
+    return multiples

@@ -141,6 +141,7 @@ def plot_batches(
         kept = [at for at, label in enumerate(opened.labels) if label in present]
         batches = {opened.labels[position]: opened.images_before(position) for position in kept}
     else:
+        opened.check_names(var_names, filter_vars)
         draws = selected(opened.draws[opened.names], var_names, filter_vars, coords)
         undone = subposteriors(dt, group=group, transforms=transforms, model=model)
         batches = {k: containers.read(b, group).groups[group] for k, b in undone.items()}

@@ -39,6 +39,8 @@ VISUALS = (
     "legend",
 )
 BINS = 40
+# Logarithms of weights that differ by less are equal, and are drawn on an axis of this length.
+EQUAL, LEAST_SPAN = 1e-6, 0.02
 # Rows of the panel of shifts: of all parameters, and of selected ones.
 MOST_ROWS, MOST_SELECTED = 15, 25
 
@@ -217,7 +219,7 @@ def _draw_weights(made: drawing.Drawing, ratios: np.ndarray) -> None:
     finite = ratios[np.isfinite(ratios)]
     if not finite.size:
         return
-    span = max(float(np.ptp(finite)), 0.02)
+    span = max(float(np.ptp(finite)), LEAST_SPAN)
     middle = (finite.max() + finite.min()) / 2
     edges = np.linspace(middle - span / 2, middle + span / 2, BINS + 1)
     counts, _ = np.histogram(finite, bins=edges)
@@ -243,6 +245,9 @@ def _draw_tail(made: drawing.Drawing, ratios: np.ndarray, smoothed: np.ndarray) 
     made.add("largest", drawing.scatter, _here(TAIL, largest), color=drawing.BLUE, size=8.0)
     low, high = float(largest.sel(plot_axis="x").min()), float(largest.sel(plot_axis="x").max())
     if np.isfinite(low):
+        if high - low < EQUAL:
+            low, high = low - LEAST_SPAN / 2, high + LEAST_SPAN / 2
+            made.each("xlim", (low, high), facet={"panel": TAIL})
         made.each("xticks", *drawing.log_ticks(low, high), facet={"panel": TAIL})
     made.each(
         "yticks", *drawing.log_ticks(float(shares[0]), float(shares[-1])), facet={"panel": TAIL}
@@ -283,6 +288,7 @@ def _shifts(
 ) -> tuple[xr.Dataset, str]:
     """Return the shifts to draw, with their titles, and a caption if these are not all."""
     var_names, filter_vars, coords = selection
+    merged.check_names(var_names, filter_vars)
     draws = merged.draws[merged.names]
     chosen = selected(draws, var_names, filter_vars, coords)
     wanted = set(layout_of(chosen, [str(name) for name in chosen.data_vars]).labels())

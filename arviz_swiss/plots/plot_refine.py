@@ -242,8 +242,10 @@ def _draw_steps(made: drawing.Drawing, steps: xr.Dataset) -> None:
     _dots(made, "step", dots, steps["taken"].values)
     short = xr.DataArray(np.log10(UNFINISHED)).expand_dims(here)
     made.add("short", drawing.across, short, color=drawing.GREY, linestyle=drawing.DASHED)
-    bottom = float(min(errors.min(), low.min(), np.log10(UNFINISHED))) - 0.2
-    top = float(max(high.max(), np.log10(UNFINISHED))) + 0.2
+    bottom = float(min(errors.min(), low.min(), np.log10(UNFINISHED)))
+    top = float(max(high.max(), np.log10(UNFINISHED)))
+    room = max(0.2, 0.06 * (top - bottom))
+    bottom, top = bottom - room, top + room
     made.each("ylim", (bottom, top), facet={"panel": STEPS})
     made.each("yticks", *drawing.log_ticks(bottom, top), facet={"panel": STEPS})
 

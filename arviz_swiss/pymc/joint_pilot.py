@@ -16,7 +16,7 @@ from arviz_swiss.base.hmc import CHAINS, WARMUP, NoStart
 from arviz_swiss.base.mode import NoMode, scales
 from arviz_swiss.correcting.ep_rounds import Effort, propagate, rough_draws
 from arviz_swiss.correcting.tilted import Tilt, Tilted, sample_tilted
-from arviz_swiss.parallel.progress import Bar
+from arviz_swiss.data.progress import HIDDEN, Bar
 from arviz_swiss.pymc.coordinates import Coordinates
 from arviz_swiss.pymc.joint_density import ModelJointDensity
 from arviz_swiss.pymc.observed import imputed_names
@@ -37,7 +37,9 @@ def shared_parameters(model: pm.Model, axes: Mapping[str, int]) -> tuple[str, ..
     return tuple(label for label, owner in pairs if owner not in local)
 
 
-def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed: int) -> Pilot:
+def pilot_by_rounds(
+    model: pm.Model, axes: Mapping[str, int], power: float, seed: int, bar: Bar = HIDDEN
+) -> Pilot:
     """Return the Gaussian of the shared parameters in the first batch, as wide as all rows'.
 
     `power` is how many times the batch's rows all are. NoMode where rounds do not lead there.
@@ -46,7 +48,9 @@ def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed
     density = ModelJointDensity(model, parameters, [*axes, *imputed_names(model)], axes, "b0")
 
     def sample(tilts: Mapping[str, Tilt]) -> dict[str, Tilted]:
-        return {label: sample_tilted(density, tilt) for label, tilt in tilts.items()}
+        tilted = {label: sample_tilted(density, tilt) for label, tilt in tilts.items()}
+        bar()
+        return tilted
 
     draws = rough_draws(len(parameters), CHAINS)
     effort = Effort(CHAINS, WARMUP, draws, ROUNDS, step_error=np.inf)
@@ -54,7 +58,7 @@ def pilot_by_rounds(model: pm.Model, axes: Mapping[str, int], power: float, seed
         mean, sds = _first_guess(density)
         start = gaussian(mean, np.diag(sds**2))
         rng = np.random.default_rng(seed)
-        history = propagate(sample, start, {"b0": 1.0}, effort, rng, Bar(""), _is_near).history
+        history = propagate(sample, start, {"b0": 1.0}, effort, rng, bar, _is_near).history
     except (NoConditional, NoStart, ValueError, np.linalg.LinAlgError) as error:
         raise NoMode(f"rounds over the first batch failed: {error}") from error
     last = history[-1]

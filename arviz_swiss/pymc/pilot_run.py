@@ -10,11 +10,11 @@ from arviz_swiss.base.mode import NoMode, SeveralModes
 from arviz_swiss.correcting.batch_model import opened
 from arviz_swiss.correcting.evaluation import evaluating
 from arviz_swiss.data import containers, schema
+from arviz_swiss.data.progress import progress, ticking
 from arviz_swiss.parallel import store
-from arviz_swiss.parallel.progress import progress
 from arviz_swiss.pymc.checking import Checked
 from arviz_swiss.pymc.coordinates import Coordinates
-from arviz_swiss.pymc.joint_pilot import pilot_by_rounds
+from arviz_swiss.pymc.joint_pilot import ROUNDS, pilot_by_rounds
 from arviz_swiss.pymc.pilot import Pilot, gaussian_of, laplace
 from arviz_swiss.pymc.runs import Run, Settings
 from arviz_swiss.pymc.task import PLAIN_TUNE, Task
@@ -56,7 +56,12 @@ def find_pilot(
         return None, f"the first batch has several modes, which differ most in {farthest}"
     except NoMode as no_mode:
         try:
-            pilot = _by_run(run, settings, checked, coordinates)
+            with (
+                progress(1, "Pilot", progressbar, unit="run") as bar,
+                ticking(bar, "a run of batch b0"),
+            ):
+                pilot = _by_run(run, settings, checked, coordinates)
+                bar()
         except Exception as error:  # whatever sampling may raise
             return None, f"{no_mode}, and a run of batch b0 gave no Gaussian: {error}"
     return _saved(pilot, run), ""
@@ -69,9 +74,11 @@ def _saved(pilot: Pilot, run: Run) -> Pilot:
 
 
 def _by_rounds(checked: Checked, power: float, seed: int, progressbar: bool) -> Pilot:
-    with progress(1, "Pilot", progressbar, unit="batch") as bar, threadpool_limits(1):
-        pilot = pilot_by_rounds(opened(checked.models["b0"]), checked.axes, power, seed)
-        bar()
+    with progress(ROUNDS, "Pilot", progressbar, unit="round") as bar, threadpool_limits(1):
+        model = opened(checked.models["b0"])
+        pilot = pilot_by_rounds(model, checked.axes, power, seed, bar)
+        bar.stage()
+        bar.finish()
     return pilot
 
 
@@ -100,11 +107,11 @@ def _by_gradients(
     rows = {label: len(index) for label, index in run.indices.items()}
     labels = list(run.indices)
     with (
-        progress(1, "Pilot", progressbar, unit="mode") as bar,
-        evaluating(models, coordinates.merge_space, executor) as evaluate,
+        progress(None, "Pilot", progressbar, unit=" evaluations") as bar,
+        evaluating(models, coordinates.merge_space, executor, bar) as evaluate,
     ):
         pilot = laplace(evaluate, labels, sum(rows.values()) / rows[labels[0]], coordinates)
-        bar()
+        bar.finish()
     return pilot
 
 

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.data import containers, temporaries
+from arviz_swiss.data.progress import progress, waiting_for
 from arviz_swiss.merging.powers import KINDS
 from arviz_swiss.parallel import executors, store
 from arviz_swiss.parallel.batch_error import BatchError
@@ -22,7 +23,6 @@ from arviz_swiss.parallel.batch_rows import Split
 from arviz_swiss.parallel.clock import Clock
 from arviz_swiss.parallel.missing import describe_missing
 from arviz_swiss.parallel.partition import packed, row_count, take
-from arviz_swiss.parallel.progress import progress, waiting_for
 from arviz_swiss.parallel.splitting import check_current
 from arviz_swiss.pymc.checking import (
     Checked,

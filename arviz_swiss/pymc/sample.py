@@ -122,7 +122,8 @@ def sample(
     reproducible : bool, default False
         For samplers of PyMC, as in `sample_batches`; our own chains are reproducible as they are.
     progressbar : bool, default True
-        Show the progress of each stage, and a report at the end.
+        Show the progress of each stage in a terminal or a notebook, and print a report at the end,
+        also where there is neither.
     **sample_kwargs
         ``target_accept``, or with `nuts_sampler` further arguments of ``pymc.sample``.
 

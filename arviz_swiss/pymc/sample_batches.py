@@ -106,8 +106,8 @@ def sample_batches(
         their distribution. Hence a folder does not record it, and may be resumed either way;
         only batches that were all sampled with True are those of one whole run with True.
     progressbar : bool, default True
-        Show one progress bar over the batches. It says that models are being compiled,
-        until the first batch samples.
+        Show one progress bar over the batches, in a terminal or a notebook. It says that models are
+        being compiled, until the first batch samples.
     **sample_kwargs
         Further arguments of ``pymc.sample``, such as ``target_accept``.
 

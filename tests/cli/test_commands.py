@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import CENTRES, WRITERS, batch, call, run, write_native
+from terminal import watching
 
 import arviz_swiss as az_swiss
+from arviz_swiss.cli import main
 
 FILES = [f"{label}.nc" for label in CENTRES]
 
@@ -97,6 +99,23 @@ def test_merge_into_a_store_gives_the_same(folder, tmp_path, monkeypatch, capsys
     assert call(capsys, "report", store).stdout == call(capsys, "report", "merged.nc").stdout
     ran = call(capsys, "merge", *FILES, "--into", store)
     assert ran.returncode == 2 and "exists: name another" in ran.stderr
+
+
+def test_a_terminal_shows_progress_where_it_is_wanted(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("arviz_swiss.merging.merge.SOON", 0.0)
+    density = ("--density", "models:density", "--random-seed", "1", "--overwrite")
+    commands = {
+        "merge": (*FILES, "--into", tmp_path / "merged.zarr", "--overwrite"),
+        "refine": ("merged.nc", *density, "-o", tmp_path / "refined.nc"),
+        "certify": ("merged.nc", *density, "--draws", "200", "-o", tmp_path / "certified.nc"),
+    }
+    bars = {"merge": "Merging, draws", "refine": "Refining", "certify": "Certifying"}
+    for name, arguments in commands.items():
+        for extra, is_shown in (((), True), (("--no-progress",), False)):
+            with watching(monkeypatch) as screen:
+                main([name, *map(str, arguments), *extra])
+            assert any(re.match(rf"{bars[name]}.*: 100%", line) for line in screen.left) == is_shown
 
 
 def test_what_merge_warns_of_is_a_line_on_standard_error(tmp_path, monkeypatch, capsys):

@@ -9,7 +9,7 @@ from arviz_swiss.base.sites import Change
 from arviz_swiss.correcting import ep_rounds
 from arviz_swiss.correcting.ep_rounds import Effort, propagate
 from arviz_swiss.correcting.tilted import Tilted, sample_tilted
-from arviz_swiss.parallel.progress import Bar
+from arviz_swiss.data.progress import Bar
 
 EFFORT = Effort(chains=4, tune=10, draws=40, rounds=8)
 

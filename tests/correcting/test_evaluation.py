@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+import re
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -9,6 +10,7 @@ import pymc as pm
 import pytensor
 import pytest
 from normal_density import Normal
+from terminal import watching
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import arviz_swiss as az_swiss
@@ -277,15 +279,17 @@ def test_refine_and_certify_on_processes(processes):
         np.testing.assert_array_equal(results[0][group][name], results[1][group][name])
 
 
-def test_progress_is_shown(capsys):
+def test_progress_is_shown(monkeypatch):
     densities = [Quadratic(centre) for centre in (0.5, 1.0)]
     rng = np.random.default_rng(3)
     draws = [{"x": rng.normal(one.centre, 2**-0.5, size=(2, 100, 1))} for one in densities]
     merged = az_swiss.merge(draws, kind="inflated")
-    az_swiss.certify(merged, densities, draws=100)
-    assert "Certifying" in capsys.readouterr().err
-    az_swiss.certify(merged, densities, draws=100, progressbar=False)
-    assert capsys.readouterr().err == ""
+    with watching(monkeypatch) as screen:
+        az_swiss.certify(merged, densities, draws=100)
+    assert re.search(r"^Certifying: 100%.* 2/2 ", screen.left[0])
+    with watching(monkeypatch) as screen:
+        az_swiss.certify(merged, densities, draws=100, progressbar=False)
+    assert screen.text == ""
 
 
 class Slow(dict):

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from group_models import SHARED, exact_posterior, make_groups, normal_groups
 from joblib.externals.loky import get_reusable_executor
+from terminal import watching
 
 import arviz_swiss as az_swiss
 from arviz_swiss.data import containers
@@ -234,6 +235,11 @@ def test_what_users_do_with_it(certified):
     assert az_swiss.plot_batches(certified) is not None
     assert {f"effect[{name}]" for name in PARTS["b0"]["site"]} <= set(az.summary(certified).index)
     assert az.plot_forest(certified, var_names=["effect"]) is not None
+    for name in ("batches", "shift", "maps", "refine", "certificate"):
+        with pytest.raises(
+            ValueError, match=r"effect was not merged by its moments.* level, slope"
+        ):
+            getattr(az_swiss, f"plot_{name}")(certified, var_names="effect", backend="none")
 
 
 def test_files_hold_all_of_it(certified, models, tmp_path):
@@ -245,10 +251,11 @@ def test_files_hold_all_of_it(certified, models, tmp_path):
     assert_right(az_swiss.refine(path, models, draws=2000, **QUIET))
 
 
-def test_the_bar_ends_at_100(merged, models, capsys):
-    refined = az_swiss.refine(merged, models, draws=10, random_seed=1)
+def test_the_bar_ends_at_100(merged, models, monkeypatch):
+    with watching(monkeypatch) as screen:
+        refined = az_swiss.refine(merged, models, draws=10, random_seed=1)
     taken = groups_of(refined)["swiss_transform"].sizes["round"] - 1
-    last = capsys.readouterr().err.strip().splitlines()[-1].rpartition("\r")[2]
+    last = screen.left[-1]
     done = 3 * (taken + 2)  # priors are compared first, and draws written last
     assert f"Refining, {taken} rounds: 100%" in last and f" {done}/{done} " in last
 

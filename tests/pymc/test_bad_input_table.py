@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from terminal import watching
 
 import arviz_swiss as az_swiss
 
@@ -62,7 +63,7 @@ def build_raising(rows):
 NAMES = {
     **{name: getattr(az_swiss, name) for name in ("inflate", "fractionate", "sample_batches")},
     **{name: value for name, value in globals().items() if name.startswith("build")},
-    **{"np": np, "table": TABLE, "quiet": {"progressbar": False}},
+    **{"np": np, "table": TABLE, "quiet": {}},
 }
 
 # call, error, words of its message
@@ -128,10 +129,10 @@ SAMPLED = [
 @pytest.mark.parametrize(
     ("call", "error", "words"), [pytest.param(*row, id=row[0]) for row in (*TEMPERED, *SAMPLED)]
 )
-def test_error_is_clear(capsys, call, error, words):
-    with pytest.raises(error) as raised:
+def test_error_is_clear(monkeypatch, call, error, words):
+    with watching(monkeypatch) as screen, pytest.raises(error) as raised:
         eval(call, dict(NAMES))
-    assert not capsys.readouterr().err  # not even a bar was begun
+    assert not screen.text  # not even a bar was begun
     message = " ".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
     missing = [word for word in words.split(", ") if word not in message]
     assert not missing, f"{missing} not in: {message}"

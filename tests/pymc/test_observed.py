@@ -7,6 +7,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from terminal import watching
 
 import arviz_swiss as az_swiss
 from arviz_swiss.pymc.observed import (
@@ -120,11 +121,11 @@ def test_models_of_other_rows_are_refused(normal_merge, normal_rows, function):
 
 
 @pytest.mark.parametrize("normal_merge", ["size"], indirect=True)
-def test_reading_models_is_shown(normal_merge, normal_rows, capsys):
+def test_reading_models_is_shown(normal_merge, normal_rows, monkeypatch):
     parts = az_swiss.partition(normal_rows, 4, random_seed=3)
     models = [normal_model(normal_rows[rows]) for rows in parts]
     for function, name in ((az_swiss.refine, "Refining"), (az_swiss.certify, "Certifying")):
-        function(normal_merge, models, random_seed=1)
-        shown = re.split(r"[\r\n]+", capsys.readouterr().err.strip())
-        assert any(line.startswith(f"{name}, reading the models:   0%") for line in shown)
-        assert "100%" in shown[-1] and "reading" not in shown[-1]
+        with watching(monkeypatch) as screen:
+            function(normal_merge, models, random_seed=1)
+        assert any(line.startswith(f"{name}, reading the models:   0%") for line in screen.shown)
+        assert "100%" in screen.left[-1] and "reading" not in screen.left[-1]

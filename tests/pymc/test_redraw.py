@@ -5,6 +5,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 from group_models import exact_posterior, exact_scaled_posterior, make_groups, scaled_groups
+from read_visuals import panels, ticks, titles, xy
 
 import arviz_swiss as az_swiss
 from arviz_swiss.correcting import redraw
@@ -70,6 +71,26 @@ def test_the_report_says_what_was_done(redrawn):
 def test_there_is_nothing_to_move_back(redrawn):
     with pytest.raises(ValueError, match="made anew by refine, as the posterior of tau is far"):
         az_swiss.subposteriors(redrawn)
+
+
+def test_plots_draw_what_draws_made_anew_have(redrawn):
+    """Rounds, batches' moments and weights, which are all equal; no batch's own draws."""
+    for plot in (az_swiss.plot_batches, az_swiss.plot_maps):
+        with pytest.raises(ValueError, match="made anew by refine, as the posterior of tau is far"):
+            plot(redrawn, backend="none")
+    shared = ["level", "slope", "tau"]
+    assert panels(az_swiss.plot_shift(redrawn, backend="none")) == len(shared)
+    assert panels(az_swiss.plot_refine(redrawn, backend="none")) == 1 + len(shared)
+    agreement = az_swiss.plot_agreement(redrawn, backend="none")
+    assert sum(xy(agreement, name, panel="order")[0].size for name in ("q", "disagreeing")) == 4
+    certificate = az_swiss.plot_certificate(redrawn, backend="matplotlib")
+    assert ticks(certificate, "y", panel="shift") == shared
+    assert titles(certificate, "panel")[2] == "no batch's own draws: made anew"
+    tail = certificate.viz["plot"].sel(panel="tail").item()
+    low, high = tail.get_xlim()
+    assert low < 0 < high and high - low == pytest.approx(0.02)
+    labels = ticks(certificate, "x", panel="tail")
+    assert "1" in labels and len(set(labels)) == len(labels) >= 3
 
 
 def test_a_file_is_certified_alike_and_other_models_are_not(redrawn, tmp_path):

@@ -14,10 +14,10 @@ import pytensor
 import pytest
 from batch_models import DATA, assert_same_draws, build, hierarchy, mean_only
 from joblib.externals.loky import get_reusable_executor
+from terminal import watching
 
 from arviz_swiss import merge
-from arviz_swiss.data import containers
-from arviz_swiss.parallel import progress
+from arviz_swiss.data import containers, progress
 from arviz_swiss.parallel.partition import partition
 from arviz_swiss.pymc import BatchError, compiling, sample_batches
 
@@ -256,12 +256,12 @@ def test_a_batch_that_cannot_be_saved_does_not_lose_the_others(quick, tmp_path):
     assert sorted(caught.value.idatas) == ["b0", "b1"]
 
 
-def test_progress_bar(quick, capsys):
+def test_progress_bar(quick, capsys, monkeypatch):
+    with watching(monkeypatch) as screen:
+        quick(mean_only, batches=2, progressbar=True)
+    (line,) = screen.left
+    assert "Sampling: 100%" in line and "2/2" in line
     quick(mean_only, batches=2, progressbar=True)
-    shown = capsys.readouterr()
-    assert "Sampling: 100%" in shown.err
-    assert "2/2" in shown.err
-    quick(mean_only, batches=2)
     assert capsys.readouterr() == ("", "")
 
 
@@ -269,12 +269,13 @@ def test_progress_bar(quick, capsys):
     "nuts_sampler, draws",
     [("nutpie", 200_000), ("pymc", 5_000)],
 )
-def test_the_bar_tells_compiling_from_sampling(run, capsys, monkeypatch, nuts_sampler, draws):
+def test_the_bar_tells_compiling_from_sampling(run, monkeypatch, nuts_sampler, draws):
     """The first batch samples for much longer than the time between two looks."""
     monkeypatch.setattr(progress, "INTERVAL", 0.02)
     settings = {"nuts_sampler": nuts_sampler, "draws": draws, "chains": 1, "batches": 2}
-    run(mean_only, progressbar=True, random_seed=1, **settings)
-    shown = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]
+    with watching(monkeypatch) as screen:
+        run(mean_only, progressbar=True, random_seed=1, **settings)
+    shown = screen.shown
     names = [line.partition(":")[0] for line in shown]
     waiting = "Sampling, compiling before the first batch"
     compiling = names.count(waiting)

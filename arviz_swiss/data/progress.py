@@ -1,12 +1,18 @@
-"""The progress bar of long work."""
+"""The progress bar of long work, where somebody sees it: in a terminal or a notebook."""
 
 import contextlib
+import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 INTERVAL = 0.5
+# Seconds: what is mostly done before shows no bar.
+SOON = 1.0
+# The unit that is counted in thousands and millions.
+BYTES = "B"
 
 
 class Bar:
@@ -29,15 +35,21 @@ class Bar:
         """Say beside the description what is being done now, and return what was said before."""
         before, self._stage = self._stage, text
         if self._shown is not None and text != before:
-            self._shown.set_description(
-                f"{self._description}, {text}" if text else self._description
-            )
+            words = f"{self._description}, {text}" if text else self._description
+            self._shown.set_description_str(words, refresh=False)
+            self.refresh()
         return before
 
     def refresh(self) -> None:
         """Let the clock go on while the bar stands still."""
-        if self._shown is not None:
-            self._shown.refresh()
+        shown = self._shown
+        if shown is None or shown.disable:
+            return
+        appears = shown.start_t + shown.delay
+        if time.time() >= appears:
+            # by this tqdm knows at the end that there is a line to end
+            shown.last_print_t = max(shown.last_print_t, appears)
+            shown.refresh()
 
     def finish(self) -> None:
         """End at 100%: what has been done was all that was needed."""
@@ -50,23 +62,67 @@ class Bar:
             shown.reset(total=done)
             shown.n, shown.start_t = done, since
         shown.total = done
-        shown.refresh()
+        self.refresh()
+
+    def vanish(self) -> None:
+        """Leave no half bar: the work has ended before its time."""
+        shown = self._shown
+        if shown is not None and not shown.disable:
+            # a notebook leaves what is not full
+            shown.total, shown.leave = shown.n, False
+
+
+# For who shows nothing.
+HIDDEN = Bar("")
 
 
 @contextlib.contextmanager
 def progress(
-    total: int, description: str, show: bool = True, done: int = 0, unit: str = "batch"
+    total: int | None,
+    description: str,
+    show: bool = True,
+    done: int = 0,
+    unit: str = "batch",
+    delay: float = 0.0,
 ) -> Iterator[Bar]:
     """Show a bar of at most `total` steps, those `done` before included, while the context lasts.
 
-    The bar moves by one when called; it does nothing if it is not wanted or tqdm is not installed.
+    The bar moves by one when called, and appears after `delay` seconds. Without a `total`, which
+    `finish` then tells, it counts. It does nothing if it is not wanted, nobody sees it, or tqdm is
+    not installed. At an error or interrupt it vanishes.
     """
-    tqdm = _tqdm() if show else None
+    tqdm = _tqdm() if show and _is_watched() else None
     if tqdm is None:
         yield Bar(description)
-    else:
-        with tqdm(total=total, initial=done, desc=description, unit=unit) as shown:
-            yield Bar(description, shown)
+        return
+    look = {"desc": description, "unit": unit, "unit_scale": unit == BYTES}
+    with tqdm(total=total, initial=done, delay=delay, **look) as shown:
+        bar = Bar(description, shown)
+        try:
+            yield bar
+        except BaseException:
+            bar.vanish()
+            raise
+
+
+@contextlib.contextmanager
+def ticking(bar: Bar, stage: str) -> Iterator[None]:
+    """Show a stage that has no steps, and let the clock go on."""
+    with waiting_for(lambda: False, bar, stage):
+        yield
+    bar.stage()
+
+
+def _is_watched() -> bool:
+    """Tell whether somebody sees a bar; a notebook's streams are no terminal."""
+    is_terminal = getattr(sys.stderr, "isatty", bool)()  # there may be no stream at all
+    return is_terminal or _is_notebook()
+
+
+def _is_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config
 
 
 @contextlib.contextmanager
