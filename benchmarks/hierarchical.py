@@ -1,6 +1,7 @@
 """Measure accuracy and cost of `az_swiss.sample` with effects of groups, against all rows at once.
 
-    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10] [--divided] [--first]
+    python benchmarks/hierarchical.py [CASE ...] --references FOLDER [--batches 5 10]
+                                       [--divided] [--first]
     python benchmarks/hierarchical.py --growth [--batches 10] [--quick]
 
 Whole is `pm.sample` with nutpie, 2 chains of 1000 draws after 1000 of warm-up; divided is

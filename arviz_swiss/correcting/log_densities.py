@@ -12,8 +12,8 @@ from arviz_swiss.correcting.densities import Source, batch_densities, space_for_
 from arviz_swiss.correcting.evaluation import Request, evaluating
 from arviz_swiss.data import schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container
+from arviz_swiss.data.progress import progress
 from arviz_swiss.merging.merged import Merged, open_merged
-from arviz_swiss.parallel.progress import progress
 
 
 def log_densities(

@@ -24,12 +24,12 @@ from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.layout import dataset_from, layout_of
 from arviz_swiss.data.messages import warn
+from arviz_swiss.data.progress import progress
 from arviz_swiss.data.statistics import pareto_smoothed
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.merging.pack import labelled
 from arviz_swiss.merging.records import USABLE_KHAT
 from arviz_swiss.merging.space import Space
-from arviz_swiss.parallel.progress import progress
 
 DRAWS = 4000
 NO_MODE = (

@@ -260,9 +260,7 @@ def merge(
             elif recipe.makes == "product":
                 known = find_log_densities(flat, log_densities)
                 make = partial(recipe.combine, given, rng=rng, **options)
-                draws, settled[schema.PRODUCT] = make_product(
-                    flat, chosen.powers, known, make, bar
-                )
+                draws, settled[schema.PRODUCT] = make_product(flat, chosen.powers, known, make, bar)
             else:
                 make = partial(recipe.combine, given, rng=rng, **options)
                 draws = make_all(flat, summary, factors, make, bar)

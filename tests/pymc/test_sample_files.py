@@ -222,9 +222,7 @@ def test_the_first_batches_are_kept_as_long_as_there_is_room(evaluated):
 
 
 def test_of_large_batches_the_newest_is_kept(evaluated):
-    (_, again, first, second, _), files = evaluated(
-        ["b0"], ["b0"], EIGHT, EIGHT, ["b7"], room=1.5
-    )
+    (_, again, first, second, _), files = evaluated(["b0"], ["b0"], EIGHT, EIGHT, ["b7"], room=1.5)
     assert files == [["b0"], [], EIGHT[1:], EIGHT, []]
     assert first == second
     assert again["b0"] == first["b0"]
