@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_swiss.base import gaussian
 from arviz_swiss.base.gaussian import Gaussian
 from arviz_swiss.base.linalg import AffineMap, embed
+from arviz_swiss.correcting.draw_weights import without_weights
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.layout import move
@@ -33,7 +34,7 @@ def moved_groups(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> 
     constrained = space.backward(unconstrained) if opened.transformed else unconstrained
     groups = {
         name: dataset
-        for name, dataset in opened.groups.items()
+        for name, dataset in without_weights(opened.groups).items()
         if name in STILL_VALID or "draw" not in dataset.dims
     }
     posterior = _replaced(opened.draws, constrained)

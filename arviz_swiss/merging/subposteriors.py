@@ -101,8 +101,11 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
         posterior.attrs[schema.SIZE] = int(batch["size"])
     groups = {opened.group: posterior}
     if schema.SAMPLE_STATS in opened.groups:
-        stats = opened.groups[schema.SAMPLE_STATS].isel(chain=chains).drop_vars("batch")
-        groups[schema.SAMPLE_STATS] = stats.assign_coords(chain=posterior["chain"])
+        # weights are of the merged draws
+        stats = opened.groups[schema.SAMPLE_STATS].drop_vars(schema.LOG_WEIGHT, errors="ignore")
+        if stats.data_vars:
+            own = stats.isel(chain=chains).drop_vars("batch")
+            groups[schema.SAMPLE_STATS] = own.assign_coords(chain=posterior["chain"])
     return groups
 
 
