@@ -66,6 +66,9 @@ class Report:
           what it is on average by chance. Batches that are stuck, have not converged or are
           bimodal are not among "the others", as long as they are fewer than half;
 
+        by parameter `rhat_nested`, with ArviZ 1.x and where each batch was told what the others
+        know: nested R-hat of the batches' own draws, each batch a superchain (see `summary`);
+
         by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
         posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
     status : str or None
