@@ -64,6 +64,8 @@ __all__ = [
     "refine",
     "certify",
     "resample",
+    # go on
+    "predict",
     # warnings
     "MergeWarning",
 ]
@@ -94,6 +96,7 @@ _HOMES = {
     "refine": "correcting.refine",
     "certify": "correcting.certify",
     "resample": "correcting.resample",
+    "predict": "pymc",
     "MergeWarning": "data.messages",
 }
 
