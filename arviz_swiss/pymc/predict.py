@@ -1,6 +1,7 @@
 """predict(): predictions and pointwise log likelihoods of the data, one batch at a time."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from os import PathLike
@@ -31,6 +32,8 @@ from arviz_swiss.pymc.tempering import check_plain
 PREDICTED, LIKELIHOOD = "posterior_predictive", "log_likelihood"
 WHAT = (PREDICTED, LIKELIHOOD)
 DRAWS = 1000
+# ArviZ's effective sizes, which its LOO asks for, are worth little of shorter chains.
+SHORTEST = 25
 
 
 def predict(
@@ -70,8 +73,8 @@ def predict(
     what : {"posterior_predictive", "log_likelihood"} or sequence of them, optional
         What to compute; by default both.
     draws : int, default 1000
-        About how many merged draws to take, spread evenly over all chains, or over as many chains
-        where there are more.
+        About how many merged draws to take, spread evenly over all chains, or over so many that
+        each has 25 of them.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         As in `refine`; when absent, one batch after another in this process.
     random_seed : int or Generator, optional
@@ -159,10 +162,10 @@ class Task(NamedTuple):
 
 
 def _take(opened: Merged, draws: int, rng: np.random.Generator) -> Taken:
-    """Choose the same draws of every chain, or of as many chains where there are more."""
+    """Choose the same draws of every chain, or of fewer chains where they would be too short."""
     count, length = opened.sizes
-    positions = weights.spread_evenly(length, -(-draws // count), rng)
-    chains = np.arange(count) if count <= draws else weights.spread_evenly(count, draws, rng)
+    chains = weights.spread_evenly(count, max(draws // min(SHORTEST, length), 1), rng)
+    positions = weights.spread_evenly(length, -(-draws // chains.size), rng)
     return Taken(chains, positions, {label: int(rng.integers(2**31)) for label in opened.labels})
 
 
@@ -325,11 +328,13 @@ def _as_modelled(draws: xr.Dataset, model: pm.Model, label: str) -> xr.Dataset:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Keep PyMC from naming what it samples, batch by batch."""
+    """Keep PyMC from naming what it samples, and ArviZ from wondering at many short chains."""
     log = logging.getLogger("pymc")
     level = log.level
     log.setLevel(max(level, logging.WARNING))
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="More chains|Found chain dimension")
+            yield
     finally:
         log.setLevel(level)
