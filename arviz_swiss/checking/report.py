@@ -256,7 +256,7 @@ def _lacking(merged: Merged) -> Iterator[str]:
             "batch's own groups cannot be put together."
         )
     if computed := ", ".join(name for name in left_out if name and "/" not in name):
-        yield f"Without {computed} of the batches' own draws: compute anew from the merged ones."
+        yield f"Without {computed} of draws before they moved: compute anew from the merged ones."
     if unordered := merged.attrs.get(schema.UNORDERED):
         yield (
             f"The order along {unordered} is not known to be that of the full data: "
