@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from os import PathLike
 from typing import Any, NamedTuple
@@ -236,7 +236,7 @@ def _on_workers(
     function: Callable | None,
     executor: Any,
     say: Callable[[str], Any],
-) -> Iterator[tuple[str, Any]]:
+) -> Generator[tuple[str, Any], None, None]:
     def portable(label: str) -> Portable:
         model = models[label]
         # a function that workers cannot import travels with its module
