@@ -68,6 +68,8 @@ __all__ = [
     "resample",
     "reweigh",
     "log_densities",
+    # go on
+    "predict",
     # warnings
     "MergeWarning",
 ]
@@ -100,6 +102,7 @@ _HOMES = {
     "resample": "correcting.resample",
     "reweigh": "correcting.reweigh",
     "log_densities": "correcting.log_densities",
+    "predict": "pymc",
     "MergeWarning": "data.messages",
 }
 

@@ -72,6 +72,22 @@ def test_the_page_on_groups_runs_and_both_of_its_ways_are_certified(tmp_path):
     assert verdicts == ["Certified"] * 3, printed
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_page_on_what_comes_after_runs_and_its_ways_agree(tmp_path):
+    """LOO of the whole, of the batches, and by the certificate's densities, with groups or not."""
+    printed = run_blocks(ROOT / "docs" / "after.md", tmp_path)
+    whole = re.findall(r"^elpd_loo +(-[\d.]+)", printed, flags=re.MULTILINE)
+    summed = re.findall(r"^(-[\d.]+)$", printed, flags=re.MULTILINE)
+    each = len(whole) // 2
+    assert each in (2, 3) and len(summed) == 2
+    for total, of_model in zip(summed, (whole[:each], whole[each:]), strict=True):
+        assert float(total) == pytest.approx(float(of_model[0]), abs=1)
+        assert float(of_model[1]) == pytest.approx(float(of_model[0]), abs=3)
+    comparison = printed[printed.index("rank") :]
+    assert comparison.index("schools") < comparison.index("none")
+
+
 def test_the_readme_example_has_ten_lines():
     lines = python_blocks(ROOT / "README.md")[0].splitlines()
     assert len([line for line in lines if line.strip()]) == 10

@@ -70,6 +70,9 @@ class Report:
           what it is on average by chance. Batches that are stuck, have not converged or are
           bimodal are not among "the others", as long as they are fewer than half;
 
+        by parameter `rhat_nested`, with ArviZ 1.x and where each batch was told what the others
+        know: nested R-hat of the batches' own draws, each batch a superchain (see `summary`);
+
         by batch `divergences`, where the sampler recorded them; and `skewness_error`, by how many
         posterior sds (Mahalanobis) the skewness of inflated batches says the merged mean is off.
     status : str or None
@@ -367,7 +370,7 @@ def _lacking(merged: Merged) -> Iterator[str]:
             "batch's own groups cannot be put together."
         )
     if computed := ", ".join(name for name in left_out if name and "/" not in name):
-        yield f"Without {computed} of the batches' own draws: compute anew from the merged ones."
+        yield f"Without {computed} of draws before they moved: compute anew from the merged ones."
     if unordered := merged.attrs.get(schema.UNORDERED):
         yield (
             f"The order along {unordered} is not known to be that of the full data: "

@@ -19,8 +19,9 @@ from arviz_swiss.base.distances import (
 from arviz_swiss.base.effective import rhat_limits
 from arviz_swiss.base.linalg import AffineMap
 from arviz_swiss.data import schema
-from arviz_swiss.data.statistics import convergence
+from arviz_swiss.data.statistics import convergence, nested_rhat
 from arviz_swiss.merging.merged import Merged
+from arviz_swiss.merging.powers import TILTED
 
 # Less does no harm to a merge, however certain.
 RHAT = 1.05
@@ -49,6 +50,7 @@ DESCRIPTIONS = {
     "valley": "depth of the deepest valley between two modes, as a share of the lower mode",
     "shape": "integrated absolute distance of the marginal, mapped by SwISS, from the others'",
     "shape_noise": "what shape is on average by chance",
+    "rhat_nested": "nested R-hat of the batches' own draws, each batch a superchain",
     "skewness_error": "order of the merged mean's error in posterior sds, by third moments",
 }
 
@@ -72,12 +74,25 @@ def draw_statistics(merged: Merged) -> xr.Dataset:
         counts = stats["diverging"].sum("draw").values
         values["divergences"] = np.array([counts[merged.chains_of(b)].sum() for b in positions])
     dims = ((), ("batch",), ("batch", "parameter"))
+    shaped = {name: (dims[np.ndim(array)], array) for name, array in values.items()}
+    if (nested := _nested_rhat(merged)) is not None:
+        shaped["rhat_nested"] = (("parameter",), nested)
     return merged.diagnostics.assign(
-        {
-            name: (dims[np.ndim(array)], array, {"description": DESCRIPTIONS[name]})
-            for name, array in values.items()
-        }
+        {k: (*shape, {"description": DESCRIPTIONS[k]}) for k, shape in shaped.items()}
     )
+
+
+def _nested_rhat(merged: Merged) -> np.ndarray | None:
+    """Return the nested R-hat of batches that were all sampled from about the full posterior.
+
+    Only tilted ones were. Others differ by what their rows say, by far and rightly, which Q is
+    about; and merged draws agree in mean and covariance by construction.
+    """
+    if merged.kind != TILTED:
+        return None
+    own = [merged.before(position) for position in range(len(merged.labels))]
+    superchains = np.repeat(np.arange(len(own)), [len(draws) for draws in own])
+    return nested_rhat(np.concatenate(own), superchains)
 
 
 def _of_batch(draws: np.ndarray, batches: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,16 @@ from arviz_swiss.data.selection import selected
 from arviz_swiss.data.statistics import summary as arviz_summary
 from arviz_swiss.merging.merged import Merged, open_merged
 
+KINDS, CI_KINDS = ("all", "stats", "diagnostics", "merge"), ("hdi", "eti")
+
+
+class Columns(NamedTuple):
+    """Which columns about parameters, and what interval: arguments of ArviZ's summary."""
+
+    kind: str
+    ci_prob: float | None
+    ci_kind: str | None
+
 
 def summary(
     merged: Container | str | PathLike[str],
@@ -28,9 +38,12 @@ def summary(
     var_names: str | Sequence[str] | None = None,
     filter_vars: str | None = None,
     coords: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    ci_prob: float | None = None,
+    ci_kind: str | None = None,
     round_to: int | None = None,
 ) -> pd.DataFrame:
-    """Return the statistics of a merge as a table, a row a batch or a row a parameter.
+    r"""Return the statistics of a merge as a table, a row a batch or a row a parameter.
 
     Parameters
     ----------
@@ -49,6 +62,13 @@ def summary(
     coords : mapping of dimension to values, optional
         Elements to look at, as in ArviZ. Of a variable that was merged with another number of
         elements, such as a simplex, all are looked at.
+    kind : {"all", "stats", "diagnostics", "merge"}, optional
+        With ``by="parameter"``: which columns. "stats" and "diagnostics" are those of
+        ``arviz.summary``, "merge" those of the merge, "all" (the default) one after the other.
+    ci_prob : float, optional
+        With ``by="parameter"``: of the interval, as in ArviZ; by default ArviZ's own setting.
+    ci_kind : {"hdi", "eti"}, optional
+        With ``by="parameter"``: highest density or equal tails; by default what ArviZ shows.
     round_to : int, optional
         Decimals to round to.
 
@@ -62,13 +82,15 @@ def summary(
         distance that the merged mean moves without the batch), `shape` and `shape_parameter` (the
         worst), `khat` if it was certified, and `flag` in words.
 
-        With ``by="parameter"``: the columns of ``arviz.summary``, `weights_shift` if it was
-        certified (how far the weights move the mean, in sds), then `q` and `p` (heterogeneity
-        of the batch means of this parameter), `shift` and `shift_batch` (the largest), the range of
-        `sd_ratio`, `batch_rhat` (the largest) and `batch_ess` (the least) of the batches' own
-        chains, `skewness` (the median batch's), `shape` and `shape_batch` (the worst). These are
-        about the space of the merge: where a transform changes the number of elements, every row of
-        the variable shows the element with the least `p`.
+        With ``by="parameter"``: the columns of ``arviz.summary`` (whose R-hat compares merged
+        draws, and is 1 by construction), `weights_shift` if it was certified (how far the weights
+        move the mean, in sds) and `khat` (of all weights, the same in every row), then `q` and `p`
+        (heterogeneity of the batch means of this parameter), `shift` and `shift_batch` (the
+        largest), the range of `sd_ratio`, `batch_rhat` (the largest) and `batch_ess` (the least) of
+        the batches' own chains, `rhat_nested` (see Notes), `skewness` (the median batch's), `shape`
+        and `shape_batch` (the worst). These are about the space of the merge: where a transform
+        changes the number of elements, every row of the variable shows the element with the least
+        `p`.
 
         Columns that need draws which the merge did not keep are NaN.
 
@@ -83,6 +105,21 @@ def summary(
     See Also
     --------
     report : the same in words
+
+    Notes
+    -----
+    `rhat_nested` takes each batch for a superchain [1]_, and its own draws as they were sampled. It
+    asks whether batches that were all sampled from about the same distribution found the same. So
+    it is there only where `refine` or `sample` told each batch what the others know of the shared
+    parameters (kind "tilted"), and with ArviZ 1.x, which has it. Batches of any other kind were
+    sampled from posteriors of their own rows, which lie apart however well they were sampled (about
+    :math:`\sqrt{1 + B}` for B inflated ones): whether by more than chance is what `q` and `p` say.
+    Of merged draws it would be 1 by construction.
+
+    References
+    ----------
+    .. [1] Margossian et al. (2024), Nested R-hat: Assessing the convergence of Markov chain Monte
+       Carlo when running many short chains, Bayesian Analysis. https://doi.org/10.1214/24-BA1453
 
     Examples
     --------
@@ -100,14 +137,33 @@ def summary(
         raise ValueError(f'unknown by={by!r}: rows are chosen with by="batch" or by="parameter".')
     if round_to is not None and not isinstance(round_to, int | np.integer):
         raise TypeError(f"round_to must be a number of decimals or None, got {round_to!r}.")
+    _check_columns(by, kind, ci_prob, ci_kind)
     opened = open_merged(merged, group)
+    if kind in ("stats", "diagnostics"):
+        draws = selected(opened.draws, var_names, filter_vars, coords)
+        table = arviz_summary(draws, kind, ci_prob, ci_kind)
+        return table if round_to is None else table.round(round_to)
     judged = judge(opened) if report is None else check_report(report, opened)
     if by == "batch":
         table = _by_batch(opened, judged, opened.positions(var_names, filter_vars, coords))
     else:
         draws = selected(opened.draws, var_names, filter_vars, coords)
-        table = _by_parameter(Evidence(opened, judged.statistics), draws)
+        columns = Columns(kind or "all", ci_prob, ci_kind)
+        table = _by_parameter(Evidence(opened, judged.statistics), draws, columns)
     return table if round_to is None else table.round(round_to)
+
+
+def _check_columns(by: str, kind: Any, ci_prob: Any, ci_kind: Any) -> None:
+    given = {"kind": kind, "ci_prob": ci_prob, "ci_kind": ci_kind}
+    if by == "batch" and (names := [f"{k}=" for k, value in given.items() if value is not None]):
+        raise ValueError(
+            f'{", ".join(names)} choose columns about parameters: pass by="parameter" too.'
+        )
+    for name, known in (("kind", KINDS), ("ci_kind", CI_KINDS)):
+        if given[name] is not None and given[name] not in known:
+            raise ValueError(f"{name}={given[name]!r} is not one of {', '.join(map(repr, known))}.")
+    if ci_prob is not None and not (isinstance(ci_prob, float) and 0 < ci_prob < 1):
+        raise ValueError(f"ci_prob must be between 0 and 1, got {ci_prob!r}.")
 
 
 def _by_batch(merged: Merged, report: Report, positions: np.ndarray) -> pd.DataFrame:
@@ -141,12 +197,13 @@ def _by_batch(merged: Merged, report: Report, positions: np.ndarray) -> pd.DataF
     )
 
 
-def _by_parameter(evidence: Evidence, draws: xr.Dataset) -> pd.DataFrame:
+def _by_parameter(evidence: Evidence, draws: xr.Dataset, columns: Columns) -> pd.DataFrame:
     merged, maps = evidence.merged, evidence.merged.maps
     labels = np.array(merged.labels)
     shape, shape_batch = _worst(evidence.values("shape"), labels, axis=0)
     shift, shift_batch = _worst(evidence.values("shift"), labels, axis=0)
     variances = np.einsum("bii->bi", maps["covariance"].values)
+    nested = {n: evidence.values(n) for n in ("rhat_nested",) if n in evidence.statistics}
     q, pvalue = cochran(maps["mean"].values, variances, merged.scatter)
     table = pd.DataFrame(
         {
@@ -158,17 +215,24 @@ def _by_parameter(evidence: Evidence, draws: xr.Dataset) -> pd.DataFrame:
             "sd_ratio_max": evidence.values("sd_ratio").max(axis=0),
             "batch_rhat": evidence.values("rhat").max(axis=0),
             "batch_ess": _ess(evidence).min(axis=0),
+            **nested,
             "skewness": np.median(evidence.values("skewness"), axis=0),
             "shape": shape,
             "shape_batch": shape_batch,
         },
         index=pd.Index(merged.parameters),
     )
-    usual = arviz_summary(draws)
+    if columns.kind == "merge":
+        names = [label for name in draws.data_vars for label in layout_of(draws, [name]).labels()]
+        usual = pd.DataFrame(index=pd.Index(names))
+    else:
+        usual = arviz_summary(draws, *columns)
     if merged.certificate is not None:
         certificate = merged.certificate.dataset
         shifts = pd.Series(certificate["mean_shift"].values, certificate["parameter"].values)
-        usual = usual.assign(weights_shift=shifts.reindex(usual.index))
+        usual = usual.assign(
+            weights_shift=shifts.reindex(usual.index), khat=merged.certificate.khat
+        )
     return usual.join(_for_rows(table, merged.variables, draws))
 
 

@@ -24,6 +24,7 @@ from arviz_swiss.correcting.densities import (
     space_for_models,
     summed_densities,
 )
+from arviz_swiss.correcting.draw_weights import with_weights
 from arviz_swiss.correcting.evaluation import Evaluate, Moved, evaluating
 from arviz_swiss.correcting.full_posterior import log_densities
 from arviz_swiss.correcting.pilot import PilotDraws, draw_pilot
@@ -100,7 +101,8 @@ def certify(
         k-hat of a batch's integrals over those of one group, `integral_noise` what these leave in
         the log weights, and `batch_offset` and `batch_width` are NaN. The attribute `status` is
         "certified", "usable" or "not certified", `reason` and `remedy` say why and what to do;
-        `report` writes them out.
+        `report` writes them out. If all draws were weighed, and are certified or usable, their
+        `log_weight` is in `sample_stats` too.
 
         Draws are certified if the weights move the mean by no more than .2 sds, and the sd of no
         direction by more than 20%, beyond Monte Carlo error, and k-hat is below .5, or below .7
@@ -223,7 +225,8 @@ def certify(
                 thinned = _thin(opened, draws, rng, every_chain=False)
                 pilot = draw_pilot(opened, draws, rng)
                 certificate = _certify_shared(opened, matched, evaluate, thinned, pilot, rng)
-    result = {**containers.read(merged, group).groups, schema.CERTIFICATE: certificate}
+    given = containers.read(merged, group).groups
+    result = with_weights({**given, schema.CERTIFICATE: certificate}, group)
     record = read_certificate(result)
     if record is not None and not record.is_certified:
         warn(record.describe())

@@ -1,6 +1,6 @@
 """Merged draws moved to other moments, and what stays valid beside them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import xarray as xr
@@ -8,9 +8,11 @@ import xarray as xr
 from arviz_swiss.base import gaussian
 from arviz_swiss.base.gaussian import Gaussian
 from arviz_swiss.base.linalg import AffineMap, embed
+from arviz_swiss.correcting.draw_weights import without_weights
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Groups
 from arviz_swiss.data.layout import move
+from arviz_swiss.merging.elements import others_that_vary
 from arviz_swiss.merging.merged import Merged
 from arviz_swiss.merging.pack import labelled
 from arviz_swiss.merging.space import Space
@@ -33,13 +35,13 @@ def moved_groups(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> 
     constrained = space.backward(unconstrained) if opened.transformed else unconstrained
     groups = {
         name: dataset
-        for name, dataset in opened.groups.items()
+        for name, dataset in without_weights(opened.groups).items()
         if name in STILL_VALID or "draw" not in dataset.dims
     }
     posterior = _replaced(opened.draws, constrained)
     computed = labelled(space, space.deterministics(constrained))
     posterior = posterior.assign({name: computed[name] for name in computed if name in posterior})
-    groups[opened.group] = posterior.assign_attrs(opened.draws.attrs)
+    groups[opened.group] = _without_others(posterior, {*unconstrained, *constrained, *computed})
     if opened.transformed:
         before = opened.groups[schema.unconstrained(opened.group)]
         moved = {name: unconstrained[name] for name in opened.transformed}
@@ -47,6 +49,16 @@ def moved_groups(opened: Merged, space: Space, old: Gaussian, new: Gaussian) -> 
     if schema.DIAGNOSTICS in groups:
         groups[schema.DIAGNOSTICS] = _seen_from(new, opened)
     return {name: groups[name] for name in opened.groups if name in groups}
+
+
+def _without_others(draws: xr.Dataset, moved: Collection[str]) -> xr.Dataset:
+    """Return the draws without variables that were computed of them before, and say so."""
+    others = others_that_vary(draws, moved)
+    if not others:
+        return draws
+    left_out = draws.attrs.get(schema.LEFT_OUT, "").split(", ")
+    names = ", ".join(dict.fromkeys([*filter(None, left_out), *others]))
+    return draws.drop_vars(others).assign_attrs({schema.LEFT_OUT: names})
 
 
 def _seen_from(moments: Gaussian, opened: Merged) -> xr.Dataset:

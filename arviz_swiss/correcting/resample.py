@@ -9,6 +9,7 @@ import xarray as xr
 from arviz_swiss.base import weights
 from arviz_swiss.base.counts import check_count
 from arviz_swiss.base.seeds import generator
+from arviz_swiss.correcting.draw_weights import without_weights
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.messages import warn
@@ -92,7 +93,7 @@ def resample(
     {'chain': 4, 'draw': 250}
     """
     contents = read_whole(merged, group)
-    groups = contents.groups
+    groups = without_weights(contents.groups)
     record = _certificate_of(groups)
     certificate = record.dataset
     chains_returned, length = _shape(draws, certificate["log_weight"].size)

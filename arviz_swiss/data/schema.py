@@ -96,6 +96,10 @@ RECORD = "swiss_record"
 ELEMENT = "swiss_element"
 UNCONSTRAINED_ELEMENT = "swiss_unconstrained_element"
 
+# Variable of `sample_stats` that `certify` adds, where ArviZ's maintainers would have weights of
+# draws (arviz-devs/arviz#2035).
+LOG_WEIGHT = "log_weight"
+
 # What belongs to one batch, which a merged object does not inherit from the first.
 BATCH_ATTRS = (
     BATCH,
@@ -157,7 +161,10 @@ GROUPS = {
         "each chain's batch. Newly made draws have no `batch`."
     ),
     UNCONSTRAINED + POSTERIOR: "Transformed variables, in the space of the merge.",
-    SAMPLE_STATS: "The samplers' statistics that all batches have, but for those of moved draws.",
+    SAMPLE_STATS: (
+        "The samplers' statistics that all batches have, but for those of moved draws; weights, "
+        "where `certify` gave each draw one."
+    ),
     OBSERVED_DATA: "The batches' data joined, where their rows have labels.",
     CONSTANT_DATA: "Likewise.",
     TRANSFORM: "What was done to each batch, enough to undo it, and what `refine` did since.",
@@ -231,6 +238,10 @@ ATTRIBUTES = {
 }
 
 VARIABLES = {
+    SAMPLE_STATS: {
+        LOG_WEIGHT: "Pareto-smoothed log importance weight of each merged draw; their exponentials "
+        "sum to 1. There if `certify` weighed all draws, and they are certified or usable.",
+    },
     TRANSFORM: {
         ELEMENT: "Labels of all elements that were merged, in the order of the merge.",
         UNCONSTRAINED_ELEMENT: "The same of the transformed variables in the space of the merge.",

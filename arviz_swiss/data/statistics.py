@@ -10,13 +10,46 @@ from arviz_swiss.base.convergence import convergence as ranked_convergence
 from arviz_swiss.data.containers import SAMPLE_DIMS, native_container
 
 
-def summary(dataset: xr.Dataset) -> Any:
-    """Return ArviZ's summary table of draws, not rounded."""
+def summary(
+    dataset: xr.Dataset,
+    kind: str = "all",
+    ci_prob: float | None = None,
+    ci_kind: str | None = None,
+) -> Any:
+    """Return ArviZ's summary table of draws, not rounded; `ci_kind` is "hdi", "eti" or ArviZ's."""
     import arviz
+
+    draws = _with_dims_of_their_own(dataset)
+    # A constant has no R-hat.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if native_container() == "DataTree":
+            asked = {"kind": kind, "ci_prob": ci_prob, "ci_kind": ci_kind}
+            return arviz.summary(draws, round_to="none", **asked)
+        table = arviz.summary(draws, round_to="none", kind=kind, hdi_prob=ci_prob)
+        if ci_kind != "eti" or kind == "diagnostics":
+            return table
+        asked = {"kind": "stats", "stat_focus": "median", "hdi_prob": ci_prob}
+        ends = arviz.summary(draws, round_to="none", **asked).filter(like="eti_")
+    place = table.columns.get_loc("sd") + 1
+    rest = table.drop(columns=table.columns[place : place + 2])
+    return rest.iloc[:, :place].join(ends).join(rest.iloc[:, place:])
+
+
+def nested_rhat(draws: np.ndarray, superchains: np.ndarray) -> np.ndarray | None:
+    """Return ArviZ's nested R-hat of (chain, draw, parameter) draws; None where it has none.
+
+    `superchains` numbers that of each chain from zero. All must have as many chains.
+    """
+    counts = np.bincount(superchains)
+    if native_container() == "InferenceData" or counts.size < 2 or np.ptp(counts):
+        return None
+    from arviz_stats.base import array_stats
 
     # A constant has no R-hat.
     with np.errstate(divide="ignore", invalid="ignore"):
-        return arviz.summary(_with_dims_of_their_own(dataset), round_to="none")
+        return np.asarray(
+            array_stats.rhat_nested(draws, superchains, chain_axis=0, draw_axis=1), float
+        )
 
 
 def _with_dims_of_their_own(dataset: xr.Dataset) -> xr.Dataset:

@@ -113,6 +113,13 @@ def as_given(groups: Groups, given: Groups) -> Groups:
     }
 
 
+def others_that_vary(draws: xr.Dataset, moved: Collection[str]) -> list[str]:
+    """Name variables of the draws that no map moves, and which change with those that it does."""
+    dims = set(SAMPLE_DIMS)
+    beside = {str(k): v for k, v in draws.items() if k not in moved and dims <= set(v.dims)}
+    return [k for k, v in beside.items() if not (v == v.isel(chain=0, draw=0)).all()]
+
+
 def _as_given(dataset: xr.Dataset, given: xr.Dataset) -> xr.Dataset:
     for dim in dataset.dims:
         present, before = dataset.get_index(dim), given.get_index(dim)

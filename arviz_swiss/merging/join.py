@@ -14,7 +14,7 @@ from arviz_swiss.merging.batches import Batch
 
 DATA_GROUPS = (schema.OBSERVED_DATA, schema.CONSTANT_DATA)
 # Not valid at moved draws.
-MOVED_STATS = {"lp", "logp", "model_logp", "energy"}
+MOVED_STATS = {"lp", "logp", "model_logp", "energy", schema.LOG_WEIGHT}
 # Groups whose draws the samplers' statistics are of.
 SAMPLED = (schema.POSTERIOR, schema.unconstrained(schema.POSTERIOR))
 # Of so many orders that the batches could have, one that is sorted is no chance.

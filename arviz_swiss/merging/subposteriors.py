@@ -10,6 +10,7 @@ import xarray as xr
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import Container, Groups
 from arviz_swiss.data.layout import flatten
+from arviz_swiss.merging.elements import others_that_vary
 from arviz_swiss.merging.local import LocalSpace
 from arviz_swiss.merging.local_draws import change
 from arviz_swiss.merging.merged import Merged, open_merged
@@ -84,6 +85,9 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
     posterior = posterior.assign(
         {n: merged[n].copy(data=v.astype(merged[n].dtype)) for n, v in arrays.items()}
     )
+    by_group = set(opened.groups[schema.LOCAL_MAPS].dims) if local_space is not None else set()
+    others = others_that_vary(posterior, arrays)
+    posterior = posterior.drop_vars([n for n in others if not by_group & {*posterior[n].dims}])
     if local_space is not None:
         local = _local_of(opened, position, local_space, back, posterior)
         dims = [dim for dim in opened.groups[schema.LOCAL_MAPS].dims if dim in posterior.dims]
@@ -101,8 +105,11 @@ def _unmerge(opened: Merged, position: int, space: Space, local_space: LocalSpac
         posterior.attrs[schema.SIZE] = int(batch["size"])
     groups = {opened.group: posterior}
     if schema.SAMPLE_STATS in opened.groups:
-        stats = opened.groups[schema.SAMPLE_STATS].isel(chain=chains).drop_vars("batch")
-        groups[schema.SAMPLE_STATS] = stats.assign_coords(chain=posterior["chain"])
+        # weights are of the merged draws
+        stats = opened.groups[schema.SAMPLE_STATS].drop_vars(schema.LOG_WEIGHT, errors="ignore")
+        if stats.data_vars:
+            own = stats.isel(chain=chains).drop_vars("batch")
+            groups[schema.SAMPLE_STATS] = own.assign_coords(chain=posterior["chain"])
     return groups
 
 

@@ -26,7 +26,7 @@ from arviz_swiss.pymc.points import (
     function_of_points,
 )
 from arviz_swiss.pymc.space import ModelSpace, Order, find_order
-from arviz_swiss.pymc.tempering import tempering_attrs
+from arviz_swiss.pymc.tempering import check_plain
 
 # A check of parameters that fails becomes a density of zero, as when PyMC samples.
 _NO_DENSITY = in2out(local_check_parameter_to_ninf_switch)
@@ -174,18 +174,7 @@ def _raised(term: Any, power: float) -> Any:
 
 def check_model(model: pm.Model, space: MergeSpace, label: str) -> None:
     """Refuse a model whose density in the space of the merge is not that of its batch."""
-    if hasattr(model, "swiss_tempering"):
-        raise ValueError(
-            f'batch "{label}": the model is tempered. Pass the plain model of the batch: the '
-            "powers are known from the merged object."
-        )
-    try:
-        tempering_attrs(model)
-    except ValueError as error:
-        raise ValueError(
-            f'batch "{label}": the model uses total_size=, which raises its likelihood to a power. '
-            "Pass the plain model, without it: the powers are known from the merged object."
-        ) from error
+    check_plain(model, label)
     merged = set(space.layout.names)
     free = [rv.name for rv in model.free_RVs]
     if extra := [name for name in free if name not in merged]:

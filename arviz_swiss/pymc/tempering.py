@@ -130,6 +130,22 @@ def check_temperable(model: pm.Model) -> None:
     _check_no_total_size(model)
 
 
+def check_plain(model: pm.Model, label: str) -> None:
+    """Refuse a model whose likelihood or prior is raised to a power."""
+    if hasattr(model, "swiss_tempering"):
+        raise ValueError(
+            f'batch "{label}": the model is tempered. Pass the plain model of the batch: the '
+            "powers are known from the merged object."
+        )
+    try:
+        tempering_attrs(model)
+    except ValueError as error:
+        raise ValueError(
+            f'batch "{label}": the model uses total_size=, which raises its likelihood to a power. '
+            "Pass the plain model, without it: the powers are known from the merged object."
+        ) from error
+
+
 def _check_no_total_size(model: pm.Model) -> None:
     names = [
         rv.name

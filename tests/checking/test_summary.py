@@ -207,3 +207,56 @@ def test_variables_with_dims_in_different_orders():
     turned = groups | {"posterior": posterior.transpose("h", "g", ...)}
     again = az_swiss.summary(containers.build(turned), by="parameter")
     np.testing.assert_allclose(again.loc[table.index, "mean"], table["mean"], rtol=1e-12)
+
+
+def arvizs(merged, **options):
+    if containers.native_container() == "InferenceData" and "ci_prob" in options:
+        options["hdi_prob"] = options.pop("ci_prob")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        posterior = containers.read(merged).groups["posterior"]
+        return arviz.summary(posterior, round_to="none", **options)
+
+
+@pytest.mark.parametrize("kind", ["stats", "diagnostics"])
+def test_a_part_of_arvizs_columns(merged, summary, kind):
+    assert summary(by="parameter", kind=kind).equals(arvizs(merged, kind=kind))
+
+
+def test_columns_of_the_merge_alone(merged, summary):
+    everything = summary(by="parameter", kind="all")
+    assert everything.equals(summary(by="parameter"))
+    usual = arvizs(merged)
+    assert summary(by="parameter", kind="merge").equals(everything.drop(columns=usual.columns))
+
+
+def test_the_interval_is_the_one_that_was_asked_for(merged, summary):
+    assert summary(by="parameter", kind="stats", ci_prob=0.5, ci_kind="hdi").equals(
+        arvizs(merged, kind="stats", ci_prob=0.5)
+        if containers.native_container() == "InferenceData"
+        else arvizs(merged, kind="stats", ci_prob=0.5, ci_kind="hdi")
+    )
+    table = summary(by="parameter", ci_prob=0.5, ci_kind="eti")
+    beta = containers.read(merged).groups["posterior"]["beta"]
+    expected = beta.quantile([0.25, 0.75], ("chain", "draw")).values.T
+    shown = table.loc[["beta[left]", "beta[right]"]].iloc[:, 2:4]
+    assert all(name.startswith("eti") for name in shown.columns)
+    np.testing.assert_allclose(shown, expected, rtol=1e-3)
+    assert table.columns.tolist().count("mean") == 1
+    assert not [name for name in table.columns if name.startswith("hdi")]
+    assert table.columns[4] in ("mcse_mean", "ess_bulk")
+
+
+def test_columns_that_cannot_be_chosen(summary):
+    with pytest.raises(ValueError, match=r'ci_prob= choose.*pass by="parameter" too'):
+        summary(ci_prob=0.9)
+    with pytest.raises(ValueError, match="kind='median' is not one of 'all', 'stats', 'diag"):
+        summary(by="parameter", kind="median")
+    with pytest.raises(ValueError, match="ci_kind='both' is not one of 'hdi', 'eti'"):
+        summary(by="parameter", ci_kind="both")
+    with pytest.raises(ValueError, match="ci_prob must be between 0 and 1, got 89"):
+        summary(by="parameter", ci_prob=89)
+
+
+def test_batches_that_differ_by_their_rows_have_no_nested_rhat(summary, report):
+    assert "rhat_nested" not in summary(by="parameter")
+    assert "rhat_nested" not in report.statistics

@@ -180,6 +180,20 @@ def test_transformed_variables_constants_and_other_groups(tmp_path, to_container
         np.testing.assert_allclose(found["posterior"]["rate"], batch["posterior"]["rate"])
 
 
+def test_what_was_computed_of_the_draws_before_is_left_out(log_rates):
+    _, densities, _, _, draws = log_rates
+    groups = containers.read(az_swiss.merge(draws, kind="inflated")).groups
+    rate = np.exp(groups["posterior"]["u"])
+    groups["posterior"] = groups["posterior"].assign(rate=rate)
+    merged = containers.build(groups)
+    assert "rate" in az_swiss.summary(merged, by="parameter", kind="stats").index[-1]
+    refined = containers.read(az_swiss.refine(merged, densities, random_seed=1, **QUIET)).groups
+    assert set(refined["posterior"].data_vars) == {"u"}
+    assert "Without rate of" in str(az_swiss.report(containers.build(refined)))
+    for back in az_swiss.subposteriors(merged).values():
+        assert "rate" not in containers.read(back).groups["posterior"]
+
+
 def test_float32_draws_stay_float32():
     rng = np.random.default_rng(3)
     densities = [LogRate(np.full(2, 9.0), np.full(2, 3.0)) for _ in range(2)]

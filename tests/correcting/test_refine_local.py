@@ -9,7 +9,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
-from group_models import SHARED, exact_posterior, make_groups, normal_groups
+from group_models import SHARED, draw_fractionated, exact_posterior, make_groups, normal_groups
 from joblib.externals.loky import get_reusable_executor
 from terminal import watching
 
@@ -30,30 +30,7 @@ def groups_of(merged):
 
 
 def fractionated(rng, label):
-    """Draw a batch whose share of the prior is its share of the rows, from its exact posterior."""
-    part = PARTS[label]
-    share = len(part) / len(TABLE)
-    codes, names = pd.factorize(part["site"])
-    design = np.column_stack([np.ones(len(part)), part["x"], np.eye(len(names))[codes]])
-    prior = np.array([share / 9, share / 4, *[0.7**-2] * len(names)])
-    covariance = np.linalg.inv(design.T @ design + np.diag(prior))
-    mean = covariance @ design.T @ part["y"].to_numpy()
-    draws = rng.multivariate_normal(mean, covariance, (4, 200))
-    posterior = xr.Dataset(
-        {
-            "level": (("chain", "draw"), draws[..., 0] + 0.3),  # not right: there is work to do
-            "slope": (("chain", "draw"), draws[..., 1]),
-            "effect": (("chain", "draw", "site"), draws[..., 2:]),
-        },
-        coords={"chain": range(4), "draw": range(200), "site": names},
-        attrs={
-            "swiss_batch": label,
-            "swiss_kind": "fractionated",
-            "swiss_size": len(part),
-            "swiss_local": "effect",
-        },
-    )
-    return containers.build({"posterior": posterior})
+    return draw_fractionated(rng, PARTS[label], len(TABLE), label)
 
 
 @pytest.fixture(scope="module")

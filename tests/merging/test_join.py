@@ -137,7 +137,7 @@ def test_the_report_says_what_was_left_out_and_why(to_container):
     *_, data, draws = report.notes
     assert data.startswith("Without observed_data/y: rows without labels of their own (dims=, ")
     assert draws == (
-        "Without log_likelihood of the batches' own draws: compute anew from the merged ones."
+        "Without log_likelihood of draws before they moved: compute anew from the merged ones."
     )
 
 
