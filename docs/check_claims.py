@@ -46,7 +46,9 @@ NUMBER = rf"({POWER}|{DECIMAL}|\b(?:{'|'.join(WORDS)})\b)"
 FIGURE = re.compile(r"^[*~–-]*\d*(\.\d|,\d{3}|\d%)")
 TABLES = re.compile(r"^\|.*\n\|[-:| ]+\|\n(?:\|.*\n?)+", re.MULTILINE)
 COST = re.compile(r"\b\d[\d.,]*\s(?:CPU\sseconds|seconds|ms|MiB|MB|times\sless)\b")
-COMMAND = re.compile(r"(?:python|make|pytest) [\w/-]|claims\.py|benchmarks/|benchmarks\.md|`test_\w")
+COMMAND = re.compile(
+    r"(?:python|make|pytest) [\w/-]|claims\.py|benchmarks/|benchmarks\.md|`test_\w"
+)
 
 
 class Problem(NamedTuple):
@@ -72,7 +74,10 @@ def read_page(page):
 def to_pattern(words):
     """Return the expression that finds these words, broken into lines anywhere."""
     parts = [re.escape(part) for part in re.split("[#~]", words)]
-    marks = [NUMBER if mark == "#" else NUMBER.replace("(", "(?:", 1) for mark in re.findall("[#~]", words)]
+    marks = [
+        NUMBER if mark == "#" else NUMBER.replace("(", "(?:", 1)
+        for mark in re.findall("[#~]", words)
+    ]
     joined = "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
     return re.compile(re.sub(r"(?:\\ )+", r"\\s+", joined))
 
@@ -210,7 +215,9 @@ def check_pages(no_measurements):
     for page in pages():
         text = read_page(page)
         told = find_bare_tables(text, no_measurements) + find_bare_costs(text)
-        problems += [Problem(page, f"no command is named in the section of {one!r}") for one in told]
+        problems += [
+            Problem(page, f"no command is named in the section of {one!r}") for one in told
+        ]
     return problems
 
 

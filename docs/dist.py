@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# What the sdist holds at its top, beside what the tools add.
-KNOWN = {"README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "arviz_swiss", "PKG-INFO"}
+# What the sdist holds at its top: hatchling adds the last two.
+KNOWN = {"README.md", "LICENSE", "CITATION.cff", "pyproject.toml", "arviz_swiss"}
+KNOWN |= {"PKG-INFO", ".gitignore"}
 
 
 def main(pythons):
