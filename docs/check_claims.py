@@ -1,7 +1,7 @@
 """Check that the figures of README and docs are those that their commands print.
 
-``python docs/check_claims.py`` checks what stands in ``docs/claims.toml``, with ``--quick`` only what
-takes seconds. Each entry of the table has
+``python docs/check_claims.py`` checks what stands in ``docs/claims.toml``, with ``--quick`` only
+what takes seconds. Each entry of the table has
 
 page
     where the figures stand, and
@@ -43,7 +43,7 @@ POWER = r"(?:[\d.]+\s\\cdot\s)?10\^\{-?\d+\}"
 NUMBER = rf"({POWER}|{DECIMAL}|\b(?:{'|'.join(WORDS)})\b)"
 
 # A cell that is a measured figure: it has a decimal, a thousand or a percentage.
-FIGURE = re.compile(r"^[*~–-]*\d*(\.\d|,\d{3}|\d%)")
+FIGURE = re.compile(r"^[*~\u2013-]*\d*(\.\d|,\d{3}|\d%)")
 TABLES = re.compile(r"^\|.*\n\|[-:| ]+\|\n(?:\|.*\n?)+", re.MULTILINE)
 COST = re.compile(r"\b\d[\d.,]*\s(?:CPU\sseconds|seconds|ms|MiB|MB|times\sless)\b")
 COMMAND = re.compile(
@@ -73,13 +73,9 @@ def read_page(page):
 
 def to_pattern(words):
     """Return the expression that finds these words, broken into lines anywhere."""
-    parts = [re.escape(part) for part in re.split("[#~]", words)]
-    marks = [
-        NUMBER if mark == "#" else NUMBER.replace("(", "(?:", 1)
-        for mark in re.findall("[#~]", words)
-    ]
-    joined = "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
-    return re.compile(re.sub(r"(?:\\ )+", r"\\s+", joined))
+    marks = {"#": NUMBER, "~": NUMBER.replace("(", "(?:", 1)}
+    parts = [marks.get(part) or re.escape(part) for part in re.split("([#~])", words)]
+    return re.compile(re.sub(r"(?:\\ )+", r"\\s+", "".join(parts)))
 
 
 def to_number(text):

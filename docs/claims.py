@@ -196,9 +196,8 @@ def sizes():
     from arviz_swiss.pymc.task import PLAIN_TUNE
 
     asked = {"batches": None, "draws": 4000, "chains": CHAINS, "workers": 2}
-    print(
-        "| rows | parameters | batches | rows of a batch | draws of a batch |\n|---|---|---|---|---|"
-    )
+    print("| rows | parameters | batches | rows of a batch | draws of a batch |")
+    print("|---|---|---|---|---|")
     for rows, parameters in (
         (10_000, 5),
         (10_000, 28),

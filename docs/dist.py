@@ -1,6 +1,6 @@
 """Build the package, check it, and run the README's code from the wheel in empty environments.
 
-``python docs/dist.py 3.11 3.12 3.13``, which `make dist` calls: wheel and sdist of what git has here
+``python docs/dist.py 3.11 3.12 3.13``, which `make dist` calls: wheel and sdist of what is committed
 go to ``dist/``. It needs build, twine and uv.
 """
 
@@ -52,7 +52,7 @@ def check_contents(sdist):
 
 
 def try_out(wheel, version):
-    """Install the wheel into an empty environment, and run the README's lines in an empty folder."""
+    """Install the wheel into an empty environment, and run the README's code there."""
     with tempfile.TemporaryDirectory() as folder:
         environment, work = Path(folder) / "environment", Path(folder) / "work"
         work.mkdir()
