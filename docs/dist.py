@@ -1,7 +1,7 @@
 """Build the package, check it, and run the README's code from the wheel in empty environments.
 
-``python docs/dist.py 3.11 3.12 3.13``, which `make dist` calls: wheel and sdist of what is committed
-go to ``dist/``. It needs build, twine and uv.
+``python docs/dist.py 3.11 3.12 3.13``, which `make dist` calls; wheel and sdist of what is
+committed go to ``dist/``. It needs build, twine and uv.
 """
 
 import os
