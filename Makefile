@@ -27,17 +27,19 @@ tox := PATH="$(path)" UV_PYTHON_DOWNLOADS=never $(tox_folder)/bin/tox run -q
 on = $(tox) $(if $(STACKS),--skip-missing-interpreters false) \
 	-e $(subst $(space),$(comma),$(strip $(or $(STACKS),$(1)))) --
 
-.PHONY: help demo test test-all notebooks docs paper lint format bench clean
+.PHONY: help demo test test-all notebooks docs claims paper lint format bench dist clean
 
 help:
 	@echo "make demo       run the demonstration: 200,000 rows, divided and whole, compared"
 	@echo "make test       run the tests on this Python ($(stack))"
 	@echo "make test-all   run them on every supported Python that is found"
 	@echo "make lint       check style, imports and types; make format mends the style"
+	@echo "make claims     compare the figures of README and docs with what is measured; QUICK=1 in a minute"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make notebooks  run the notebooks in their quick setting, on one Python of each stack"
 	@echo "make paper      run the paper's experiments, hours; with QUICK=1 minutes; goes on where it stopped"
 	@echo "make bench      measure the merge"
+	@echo "make dist       build the package, check it, and try it in empty environments"
 	@echo "make clean      remove environments and everything built (not .paper, the experiments' draws)"
 
 $(tox_folder)/bin/tox:
@@ -90,12 +92,20 @@ notebooks: $(tox_folder)/bin/tox
 	$(if $(call runs,3.12),$(call on,3.12) $(run_notebooks) $(in_order) || status=$$?;)) \
 	rm -rf $$folder; exit $$status
 
+claims: $(tox_folder)/bin/tox
+	@$(tox) -e claims -- $(if $(filter-out 0,$(QUICK)),--quick)
+
 paper: $(tox_folder)/bin/tox
 	@$(tox) -e paper -- $(if $(filter-out 0,$(QUICK)),--quick) $(EXPERIMENTS)
 
 docs: $(tox_folder)/bin/tox
 	rm -rf docs/api docs/_build docs/notebooks
 	@$(tox) -e docs
+
+# The wheel on every Python that is named or found.
+dist: $(tox_folder)/bin/tox
+	rm -rf dist
+	@$(tox) -e dist -- $(or $(STACKS),3.11 3.12 $(newer))
 
 format: $(tox_folder)/bin/tox
 	@$(tox) -e format

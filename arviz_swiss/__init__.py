@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arviz_swiss.plots.plot_refine import plot_refine
     from arviz_swiss.plots.plot_shift import plot_shift
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     # divide

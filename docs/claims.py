@@ -1,6 +1,7 @@
-"""Print the figures that docs/how_it_works.md and docs/limits.md state.
+"""Print figures that README and docs state.
 
 Run ``python docs/claims.py`` for all of them, or ``python docs/claims.py location`` for one.
+``docs/claims.toml`` says where they stand, and ``docs/check_claims.py`` compares.
 """
 
 import sys
@@ -188,7 +189,40 @@ def location():
         )
 
 
-CLAIMS = [pooling, equivariance, scales, precision, shrunk, means, location]
+def sizes():
+    """Batches and draws that `sample` chooses on two cores, where nothing is asked for."""
+    from arviz_swiss.base.hmc import CHAINS, WARMUP
+    from arviz_swiss.pymc.sizing import choose_sizes
+    from arviz_swiss.pymc.task import PLAIN_TUNE
+
+    asked = {"batches": None, "draws": 4000, "chains": CHAINS, "workers": 2}
+    print("| rows | parameters | batches | rows of a batch | draws of a batch |")
+    print("|---|---|---|---|---|")
+    for rows, parameters in (
+        (10_000, 5),
+        (10_000, 28),
+        (100_000, 5),
+        (100_000, 28),
+        (100_000, 100),
+        (1_000_000, 28),
+        (1_000_000, 100),
+    ):
+        chosen = choose_sizes(rows, parameters, refined=True, **asked)
+        each = f"{round(rows / chosen.batches):,} | {chosen.draws * CHAINS:,}"
+        print(f"| {rows:,} | {parameters} | {chosen.batches} | {each} |")
+    alone = choose_sizes(100_000, 28, refined=False, **asked)
+    print(f"without refine, 28 parameters: {alone.batches} batches, {alone.draws * CHAINS:,} draws")
+    print(f"{CHAINS} chains a batch, warm-up of {WARMUP} draws, {PLAIN_TUNE:,} where not whitened")
+
+
+def methods():
+    """Methods of `merge`."""
+    from arviz_swiss import methods
+
+    print(f"{len(methods.METHODS)} methods: SwISS and {len(methods.METHODS) - 1} others")
+
+
+CLAIMS = [pooling, equivariance, scales, precision, shrunk, means, location, sizes, methods]
 
 
 def main(names):

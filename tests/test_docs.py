@@ -88,6 +88,71 @@ def test_the_page_on_what_comes_after_runs_and_its_ways_agree(tmp_path):
     assert comparison.index("schools") < comparison.index("none")
 
 
+# Pages whose blocks run one after the other, with fewer rows, batches and draws than they show. The
+# steps of `sample` by hand are those of the README, whose test samples batches as it is written.
+SMALLER = {
+    "batches.md": {},
+    "index.md": {"100_000": "4_000", "sample(build, data, ": "sample(build, data, batches=2, "},
+    "quickstart.md": {
+        "100_000": "4_000",
+        "sample_batches(build, data, batches=10, random_seed=1)": "subposteriors(merged)",
+        "sample(build, data, ": "sample(build, data, batches=2, ",
+        "batches=4": "batches=2",
+    },
+    "api.md": {},
+    "kinds.md": {
+        "pm.sample(": "pm.sample(draws=100, tune=100, chains=2, cores=1, step=pm.Metropolis(), "
+    },
+}
+# What the recipe of NumPyro begins with.
+NUMPYRO = "import jax\n"
+
+
+def smaller(name):
+    """Return the Python of a page with less to do."""
+    code = "\n".join(python_blocks(ROOT / "docs" / name))
+    for shown, less in SMALLER[name].items():
+        assert shown in code, f"{name} no longer has {shown}"
+        code = code.replace(shown, less)
+    return code
+
+
+def run_pages(codes, folder):
+    """Run the code of pages in one process, each with names of its own, in an empty folder."""
+    script = folder / "pages.py"
+    script.write_text(f"for code in {codes!r}:\n    exec(code, {{'__name__': 'page'}})\n")
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [sys.executable, script.name],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert [path.name for path in folder.iterdir()] == ["pages.py"]
+    return ran.stdout
+
+
+@pytest.mark.slow
+def test_pages_run(tmp_path):
+    printed = run_pages([smaller(name).partition(NUMPYRO)[0] for name in SMALLER], tmp_path)
+    # batches.md, index.md, quickstart.md: its model, its formula and by hand
+    assert len(re.findall(r"^Certified \(k-hat ", printed, flags=re.MULTILINE)) >= 5, printed
+
+
+@pytest.mark.slow
+def test_the_recipe_of_numpyro_runs(tmp_path):
+    pytest.importorskip("numpyro")
+    blocks = python_blocks(ROOT / "docs" / "kinds.md")
+    (recipe,) = [block for block in blocks if block.startswith(NUMPYRO)]
+    check = "print(float(merged['posterior']['beta'].mean(('chain', 'draw'))[0]))"
+    printed = run_pages(["\n".join([blocks[0], recipe, check])], tmp_path)
+    # the slope is 1, its sd about 2.2 / sqrt(4000)
+    assert float(printed.split()[-1]) == pytest.approx(1, abs=5 * 2.2 / 4000**0.5)
+
+
 def test_the_readme_example_has_ten_lines():
     lines = python_blocks(ROOT / "README.md")[0].splitlines()
     assert len([line for line in lines if line.strip()]) == 10

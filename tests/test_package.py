@@ -54,6 +54,17 @@ def test_version_is_the_installed_one():
     assert arviz_swiss.__version__ == version("arviz-swiss")
 
 
+def test_changelog_and_citation_have_the_version_and_its_day():
+    root = API_PAGE.parents[1]
+    number, day = re.search(
+        r"^## ([\d.]+) \(([\d-]+)\)$", (root / "docs" / "changelog.md").read_text(), re.MULTILINE
+    ).groups()
+    citation = (root / "CITATION.cff").read_text()
+    assert number == arviz_swiss.__version__
+    assert f"\nversion: {number}\n" in citation
+    assert f'\ndate-released: "{day}"\n' in citation
+
+
 def test_public_names_exist_once():
     assert len(set(arviz_swiss.__all__)) == len(arviz_swiss.__all__)
     missing = [name for name in arviz_swiss.__all__ if not hasattr(arviz_swiss, name)]
