@@ -542,7 +542,7 @@ def _multiples(low: float, high: float) -> np.ndarray:
     first, last = 10.0**low, 10.0**high
     unit = 10.0 ** np.floor(np.log10(max(last - first, np.finfo(float).tiny)))
     multiples = np.empty(0)
-    for step in (unit, unit / 2, unit / 5, unit / 10):
+    for step in (5 * unit, 2 * unit, unit, unit / 2, unit / 5):
         if multiples.size < FEWEST_DECADES:
             bounds = np.ceil(first / step - ROUNDING), np.floor(last / step + ROUNDING)
             multiples = step * np.arange(bounds[0], bounds[1] + 1)

@@ -16,6 +16,7 @@ import pyarrow.dataset as pds
 import pytest
 from pyarrow import parquet
 from scipy.stats import chisquare
+from terminal import watching
 
 from arviz_swiss.data import temporaries
 from arviz_swiss.parallel import assigning, sources, splitting
@@ -126,6 +127,24 @@ def test_the_same_seed_divides_alike_however_rows_are_cut(
 def test_partition_tells_the_row_numbers_of_the_split(labels, path):
     indices = partition(path, BATCHES, random_seed=1, **labels)
     assert [index.tolist() for index in indices] == numbers(divided(path, **labels))
+
+
+def test_passes_over_files_are_shown(path, tmp_path, monkeypatch):
+    for module in ("assigning", "tables", "row_hashes"):
+        monkeypatch.setattr(f"arviz_swiss.parallel.{module}.SOON", 0.0)
+    with watching(monkeypatch) as screen:
+        partition(path, BATCHES, groups="site", random_seed=1)
+    names = [line.partition(":")[0] for line in screen.left]
+    assert names == ["Finding groups", "Partitioning"]
+    assert all("100%" in line and f" {ROWS}/{ROWS} " in line for line in screen.left)
+    with watching(monkeypatch) as screen:
+        partition(path, BATCHES, groups="site", random_seed=1, progressbar=False)
+    assert screen.text == ""
+    with watching(monkeypatch) as screen, opened_table(path, tmp_path / "run", True) as table:
+        split(table, BATCHES, random_seed=1)
+    names = {line.partition(":")[0]: line for line in screen.left}
+    assert names.keys() == {"Splitting", "Reading files"}
+    assert all("100%" in line for line in screen.left)
 
 
 def test_groups_stay_together_and_batches_are_balanced(path):
