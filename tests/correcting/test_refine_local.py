@@ -178,7 +178,7 @@ def test_seeds_tell_the_result(merged, models):
 def test_executors_give_the_same_draws(merged, models, refined, kind):
     with contextlib.ExitStack() as stack:
         if kind == "processes":
-            executor = stack.enter_context(get_reusable_executor(2))
+            executor = stack.enter_context(get_reusable_executor(2, timeout=600))
         else:
             cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=1, dashboard_address=":0"

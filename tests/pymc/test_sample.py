@@ -97,7 +97,7 @@ def test_the_same_draws_on_every_executor(kind, finished):
         if kind == "threads":
             executor = stack.enter_context(ThreadPoolExecutor(2))
         elif kind == "processes":
-            executor = stack.enter_context(get_reusable_executor(2))
+            executor = stack.enter_context(get_reusable_executor(2, timeout=600))
         else:
             cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=1, dashboard_address=":0"

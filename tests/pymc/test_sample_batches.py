@@ -64,7 +64,7 @@ def test_same_draws_on_every_executor(kind, idatas):
         if kind == "threads":
             executor = stack.enter_context(ThreadPoolExecutor(2))
         elif kind == "processes":
-            executor = stack.enter_context(get_reusable_executor(2))
+            executor = stack.enter_context(get_reusable_executor(2, timeout=600))
         elif kind == "dask":
             cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=1, dashboard_address=":0"
