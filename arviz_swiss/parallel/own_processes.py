@@ -121,7 +121,7 @@ def _load(function: Portable) -> None:
     """Import what a function needs, by opening it; let the process grow from then on."""
     from joblib.externals.loky import process_executor
 
-    process_executor._MAX_MEMORY_LEAK_SIZE = MOST_GROWTH  # type: ignore[attr-defined]
+    process_executor._MAX_MEMORY_LEAK_SIZE = MOST_GROWTH
     function.value  # noqa: B018
 
 
