@@ -46,6 +46,7 @@ NUMBER = rf"({POWER}|{DECIMAL}|\b(?:{'|'.join(WORDS)})\b)"
 FIGURE = re.compile(r"^[*~\u2013-]*\d*(\.\d|,\d{3}|\d%)")
 TABLES = re.compile(r"^\|.*\n\|[-:| ]+\|\n(?:\|.*\n?)+", re.MULTILINE)
 COST = re.compile(r"\b\d[\d.,]*\s(?:CPU\sseconds|seconds|ms|MiB|MB|times\sless)\b")
+WRITTEN = re.compile(r"^Printed by `", re.MULTILINE)
 COMMAND = re.compile(
     r"(?:python|make|pytest) [\w/-]|claims\.py|benchmarks/|benchmarks\.md|`test_\w"
 )
@@ -183,7 +184,12 @@ def sections(text):
 
 
 def find_bare_tables(text, no_measurements):
-    """Return the first lines of tables of figures that have no command before them."""
+    """Return the first lines of tables of figures that have no command before them.
+
+    Of a page that a command has written, it says so at the top.
+    """
+    if WRITTEN.search(text):
+        return []
     bare = []
     for section in sections(text):
         for table in TABLES.finditer(section):

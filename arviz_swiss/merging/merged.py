@@ -16,7 +16,7 @@ from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Contents, Groups
 from arviz_swiss.data.layout import Layout, as_rows, gather_all, layout_of, move, sample_arrays
 from arviz_swiss.data.messages import brief
-from arviz_swiss.data.selection import check_coords, selected
+from arviz_swiss.data.selection import check_coords, checked_names, selected
 from arviz_swiss.merging.elements import MOST_NAMED, WHOLE, in_order, other_draws
 from arviz_swiss.merging.estimate import sample_moments
 from arviz_swiss.merging.local import LocalSpace, restore_local_space
@@ -348,9 +348,10 @@ class Merged:
 
     def check_names(self, var_names: Any, filter_vars: str | None) -> None:
         """Refuse what is in the merged object, but was not merged by its moments."""
-        if var_names is None or filter_vars is not None:
+        chosen = checked_names(var_names, filter_vars)
+        if chosen is None or filter_vars is not None:
             return
-        names = [var_names] if isinstance(var_names, str) else list(var_names)
+        names = [chosen] if isinstance(chosen, str) else chosen
         beside = [name for name in names if name in self.draws and name not in self.names]
         if beside:
             raise ValueError(

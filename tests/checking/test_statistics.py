@@ -61,7 +61,7 @@ def statistics(merged):
 def test_the_merges_own_diagnostics_are_kept_and_the_input_stays(merged, statistics):
     own = containers.read(merged).groups["swiss_diagnostics"]
     assert "rhat" not in own
-    assert set(statistics) == set(own) | set(DESCRIPTIONS)
+    assert set(statistics) == set(own) | set(DESCRIPTIONS) - {"rhat_nested"}  # of tilted batches
     xr.testing.assert_identical(statistics[list(own)], own)
     for name, array in statistics.items():
         assert array.attrs["description"], name

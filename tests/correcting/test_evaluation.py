@@ -303,11 +303,11 @@ class Slow(dict):
 
 
 def test_threads_keep_no_more_together_than_there_is_room_for(monkeypatch):
-    half = evaluation.BYTES_KEPT // 2
-    monkeypatch.setattr(evaluation, "_made", lambda task: evaluation.Kept(None, 1, half))
+    share = evaluation.BYTES_KEPT // evaluation.FEW
+    monkeypatch.setattr(evaluation, "_made", lambda task: evaluation.Kept(None, 1, share))
     kept = Slow()
     tasks = [evaluation.Task("", f"b{number}", None, None, []) for number in range(6)]
     with ThreadPoolExecutor(len(tasks)) as pool:
         answers = list(pool.map(lambda task: evaluation._answered(kept, task), tasks))
     assert answers == [[]] * len(tasks)
-    assert len(kept) == 2
+    assert len(kept) == evaluation.FEW
