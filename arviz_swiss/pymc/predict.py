@@ -21,9 +21,9 @@ from arviz_swiss.correcting.densities import Source, batch_densities
 from arviz_swiss.data import containers, schema
 from arviz_swiss.data.containers import SAMPLE_DIMS, Container
 from arviz_swiss.data.messages import brief
+from arviz_swiss.data.progress import progress
 from arviz_swiss.merging.merged import Merged, open_merged
 from arviz_swiss.parallel.executors import Lazy, Portable, run
-from arviz_swiss.data.progress import progress
 from arviz_swiss.pymc.compiling import without_advice_on_blas
 from arviz_swiss.pymc.graphs import shapes_of
 from arviz_swiss.pymc.observed import data_groups, imputed_names

@@ -191,7 +191,7 @@ AFTER = [
     ("reweigh(merged)", TypeError, "densities"),
     ("log_densities(merged)", TypeError, "densities"),
     ("log_densities(container, densities)", ValueError, "not a merged object"),
-    ("predict(merged)", TypeError, "models"),
+    ("predict(merged)", TypeError, "densities"),
     ("predict(container, densities)", ValueError, "not a merged object"),
     ("resample(merged)", ValueError, "certify"),
     ("resample(container)", ValueError, "not a merged object"),
