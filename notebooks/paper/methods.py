@@ -82,6 +82,7 @@ def floor_sentence(rows: pd.DataFrame, measures: Iterable[str] = tuple(results.M
                 "consensus",
                 "Methods that return as many draws as one batch has, as consensus does,",
             ),
+            ("refined", "The refined draws"),
             ("resampled", f"The {CERTIFIED_DRAWS:,} resampled draws"),
         )
         if len(mine := rows[rows["method"] == method])
