@@ -136,7 +136,7 @@ def main(arguments):
     imports = finish("import", arguments)["peaks"]["itself"]
     finish("make", arguments)
     if arguments.kill:
-        kill(arguments, lambda: any(run.glob(".rows.*.tmp/b1.parquet")), "in the split")
+        kill(arguments, lambda: any(run.glob(".swiss_rows.*.tmp/b1.parquet")), "in the split")
         kill(arguments, lambda: len(list(run.glob("b*.nc"))) >= SAMPLED, "in sampling")
     facts = finish("sample", arguments)
     for stage, seconds in facts["cpu"].items():
