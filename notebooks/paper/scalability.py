@@ -190,8 +190,8 @@ def write(setting: Setting, is_quick: bool, progressbar: bool = True) -> None:
                 posterior than re-centring and the barycenter, which weight all batches alike. The
                 semi-parametric estimate lies between in few dimensions, and comes near consensus in
                 many, where its kernels are so wide that they leave the product of the Gaussians.
-                What SwISS has above the noise floor is the error of the estimated precisions, which grows with the number of
-                parameters for the same number of draws."""
+                What SwISS has above the noise floor is the error of the estimated precisions,
+                which grows with the number of parameters for the same number of draws."""
             ),
             text(
                 """Wall-clock seconds that the merge takes, reading and packing the draws included
