@@ -47,7 +47,7 @@ def log_densities(
         As in `refine`.
     group : str, default "posterior"
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------

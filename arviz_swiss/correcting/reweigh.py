@@ -101,7 +101,7 @@ def reweigh(
     random_seed : int or Generator, optional
     group : str, default "posterior"
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------
@@ -194,7 +194,8 @@ def reweigh(
             model = model or here(first)
         space = opened.space(transforms, model)
         with (
-            progress(len(matched), "Weighing", progressbar) as bar,
+            # steps to the mode ask each batch as well, nobody knows how often
+            progress(None if laplace else len(matched), "Weighing", progressbar) as bar,
             evaluating(matched, space_for_models(opened), executor, bar) as evaluate,
         ):
             pool = _pool(opened, draws, rng)
@@ -203,6 +204,7 @@ def reweigh(
                 added = _at_mode(evaluate, opened)
                 pool = _enriched(pool, added, laplace, rng)
             weighed = _weigh(evaluate, opened, pool, added)
+            bar.finish()
     count = CHAINS * (min(draws, len(pool.points)) // CHAINS)
     positions = weights.resampled(np.exp(weighed.log_weights), count, rng)
     record = _record(weighed, pool, len(opened.labels) if laplace else None)

@@ -13,8 +13,9 @@ import numpy as np
 
 def is_model(density: Any) -> bool:
     """Tell a PyMC model, without importing PyMC."""
-    pymc = sys.modules.get("pymc")
-    return pymc is not None and isinstance(density, pymc.Model)
+    # another thread may be importing it
+    model = getattr(sys.modules.get("pymc"), "Model", None)
+    return model is not None and isinstance(density, model)
 
 
 def plain_model(model: Any, where: str) -> Any:
@@ -97,6 +98,8 @@ def model_bytes(model: Any) -> int:
 
 def free_models(bytes_left: int) -> None:
     """Free PyMC models that nobody needs any more, with so many bytes of data."""
+    if not bytes_left:
+        return
     from arviz_swiss.pymc.garbage import free_models as free
 
     free(bytes_left)

@@ -81,7 +81,7 @@ def predict(
         Seed of the choice of draws and of the predictions: the same with any executor.
     group : str, default "posterior"
     progressbar : bool, default True
-        Show progress, if tqdm is installed.
+        Show progress in a terminal or a notebook, if tqdm is installed.
 
     Returns
     -------

@@ -294,6 +294,11 @@ def sample(
 
 
 def _check_arguments(method: str, certify: bool, numbers_of: Mapping[str, Any]) -> None:
+    if find(method).makes == "product":
+        raise ValueError(
+            f'method "{method}" merges draws with their log densities, which sample does not '
+            "record. Sample the batches by sample_batches, and pass log_densities= to merge."
+        )
     if find(method).makes != "maps" and certify:
         raise ValueError(
             f'method "{method}" makes new draws, whose density is not known, so they cannot be '
