@@ -87,7 +87,7 @@ def predict(
     -------
     iterator of (str, InferenceData or DataTree)
         The label of each batch and what ArviZ needs of its rows: `posterior` (the draws that were
-        taken, of the variables that its model has), `posterior_predictive`, `log_likelihood`,
+        taken, of the free variables of its model), `posterior_predictive`, `log_likelihood`,
         `observed_data` and `constant_data`; or what `function` returned. Of variables that each
         batch has its own of, such as effects of groups, these are the batch's own. Batches come as
         they are done. ``dict(predict(...))`` holds all.
