@@ -185,6 +185,9 @@ def _run_threads(lines: Sequence[Sequence[Task]], kept: dict[str, Kept]) -> Iter
     def answer_all(line: Sequence[Task]) -> list[tuple[str, Any]]:
         return [(task.label, _answer_here(task, kept)) for task in line]
 
+    from arviz_swiss.parallel.executors import finish_imports
+
+    finish_imports()
     # one thread a density, so that those of BLAS would be too many
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         # with the caller's np.errstate

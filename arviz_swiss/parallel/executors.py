@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -116,6 +117,15 @@ def run(
         workers.close()
 
 
+def finish_imports() -> None:
+    """Import what waits for its first use, before threads use it at once and find half of it.
+
+    ArviZ leaves JAX to its first use; SciPy uses it to ask whether an array is one of JAX's.
+    """
+    with contextlib.suppress(Exception):  # whoever needs it will say why it cannot be imported
+        getattr(sys.modules.get("jax"), "Array", None)
+
+
 def count_workers(executor: Any) -> int:
     """Return how many tasks an executor, or by default this machine, runs at the same time."""
     from joblib import cpu_count
@@ -136,6 +146,7 @@ def own_threads(n_tasks: int) -> Iterator[Executor]:
     """
     from joblib import cpu_count
 
+    finish_imports()
     abandoned = threading.Event()
     pool = ThreadPoolExecutor(
         min(n_tasks, cpu_count()),
