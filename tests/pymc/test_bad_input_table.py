@@ -121,18 +121,24 @@ SAMPLED = [
     ("sample_batches(build_all_rows, table, batches=2, **quiet)", ValueError, "12, does not use the batch"),
     ("sample_batches(build_by_size, table, batches=2, **quiet)", ValueError, "mu"),
     ("sample_batches(build_grouped, table, batches=2, groups='site', **quiet)", ValueError, "effect, fractionated"),
-    ("sample_batches(build_grouped, table, batches=6, kind='fractionated', **quiet)", ValueError, "groups"),
     ("sample_batches(build_raising, table, batches=2, **quiet)", KeyError, "colour, build raised this for batch b0"),
+]  # fmt: skip
+
+# What each batch's own worker finds: the groups of the third one are in others too.
+LATE = [
+    ("sample_batches(build_grouped, table, batches=6, kind='fractionated', **quiet)", ValueError, "groups"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "words"), [pytest.param(*row, id=row[0]) for row in (*TEMPERED, *SAMPLED)]
+    ("call", "error", "words"),
+    [pytest.param(*row, id=row[0]) for row in (*TEMPERED, *SAMPLED, *LATE)],
 )
 def test_error_is_clear(monkeypatch, call, error, words):
     with watching(monkeypatch) as screen, pytest.raises(error) as raised:
         eval(call, dict(NAMES))
-    assert not screen.text  # not even a bar was begun
+    is_late = call in [row[0] for row in LATE]
+    assert is_late or not screen.text  # not even a bar was begun
     message = " ".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
     missing = [word for word in words.split(", ") if word not in message]
     assert not missing, f"{missing} not in: {message}"

@@ -159,7 +159,7 @@ def test_deterministics_of_the_rows_are_left_out_and_told():
         merged = az_swiss.sample(with_rows, TABLE, refine=False, certify=False, **SHORT)
     posterior = groups_of(merged)["posterior"]
     assert list(posterior.data_vars) == ["beta", "sigma", "variance"]
-    assert "Without mean_x, fitted of the batches" in str(az_swiss.report(merged))
+    assert "Without mean_x, fitted of draws before they moved" in str(az_swiss.report(merged))
 
 
 def test_potentials_of_the_rows_are_refused():
