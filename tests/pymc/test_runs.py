@@ -356,9 +356,9 @@ def test_an_interrupt_ends_the_threads_and_keeps_what_is_done(tmp_path):
     hint = f"1 of 3 batches were finished and are saved in {tmp_path}: the same call goes on"
     assert f"KeyboardInterrupt\n{hint}" in errors
     assert {path.name for path in tmp_path.iterdir()} == {"b0.nc", "settings.json"}
-    # the second batch was not waited for
+    # the second batch, which had hardly begun, was not waited for
     posterior = containers.read(tmp_path / "b0.nc").groups["posterior"]
-    assert elapsed < posterior.attrs["sampling_time"] / 2
+    assert elapsed < posterior.attrs["sampling_time"]
 
 
 DISK_FULL = """
