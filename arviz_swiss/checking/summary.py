@@ -163,7 +163,7 @@ def _check_columns(by: str, kind: Any, ci_prob: Any, ci_kind: Any) -> None:
     for name, known in (("kind", KINDS), ("ci_kind", CI_KINDS)):
         if given[name] is not None and given[name] not in known:
             raise ValueError(f"{name}={given[name]!r} is not one of {', '.join(map(repr, known))}.")
-    if ci_prob is not None and not (isinstance(ci_prob, Real) and 0 < ci_prob < 1):
+    if ci_prob is not None and not (isinstance(ci_prob, Real) and 0 < float(ci_prob) < 1):
         raise ValueError(f"ci_prob must be between 0 and 1, got {ci_prob!r}.")
 
 
