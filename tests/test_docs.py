@@ -37,8 +37,13 @@ def python_blocks(page):
 
 def run_blocks(page, folder):
     """Run a page's Python blocks as one script in an empty folder, and return what they print."""
+    return run_script("\n".join(python_blocks(page)), folder)
+
+
+def run_script(code, folder):
+    """Run code in a process of its own, which may leave nothing in the folder."""
     script = folder / "pasted.py"
-    script.write_text("\n".join(python_blocks(page)))
+    script.write_text(code)
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     ran = subprocess.run(
         [sys.executable, script.name],
@@ -49,7 +54,7 @@ def run_blocks(page, folder):
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    assert [path.name for path in folder.iterdir()] == ["pasted.py"]
+    assert [path.name for path in folder.iterdir()] == [script.name]
     return ran.stdout
 
 
@@ -119,20 +124,7 @@ def smaller(name):
 
 def run_pages(codes, folder):
     """Run the code of pages in one process, each with names of its own, in an empty folder."""
-    script = folder / "pages.py"
-    script.write_text(f"for code in {codes!r}:\n    exec(code, {{'__name__': 'page'}})\n")
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    ran = subprocess.run(
-        [sys.executable, script.name],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert [path.name for path in folder.iterdir()] == ["pages.py"]
-    return ran.stdout
+    return run_script(f"for code in {codes!r}:\n    exec(code, {{'__name__': 'page'}})\n", folder)
 
 
 @pytest.mark.slow
