@@ -412,6 +412,12 @@ def open_merged(merged: Any, group: str) -> Merged:
             f'the merged object has no group "{group}": group= must be the one that was merged. '
             f"Its groups are: {', '.join(groups)}."
         )
+    if schema.REWEIGHED in groups:
+        raise ValueError(
+            "not a merged object: these draws were made by reweigh, and are ordinary ones. ArviZ's "
+            "and PyMC's own functions take them; what stands behind them is in the group "
+            f"{schema.REWEIGHED}."
+        )
     if missing := [name for name in (group, schema.TRANSFORM) if name not in groups]:
         raise ValueError(
             f"not a merged object: no group {', '.join(missing)}, found "

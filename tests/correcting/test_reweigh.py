@@ -208,3 +208,9 @@ def test_a_product_of_interpolated_densities_is_certified_by_its_own_density():
     off = (other["swiss_certificate"]["mean"].values - mean) / sd
     assert np.abs(off).max() < 5 / np.sqrt(float(other["swiss_certificate"]["effective_size"]))
     assert np.abs(other["swiss_certificate"]["mean_shift"].values).min() > 0.2
+
+
+def test_reports_are_of_merged_objects_alone():
+    merged, densities = pooled()
+    with pytest.raises(ValueError, match=r"made by reweigh, and are ordinary ones"):
+        az_swiss.report(reweighed(merged, densities))
